@@ -1,0 +1,36 @@
+"""Compiled CPU forms: numba kernels over a range of tiles, called through `tiles.run_tiles`.
+
+They release the GIL and share no output between tiles. `fastmath` stays off: sums keep their order, so
+that a query's scores do not depend on the queries beside it.
+"""
+
+from zeromem_kernels.cpu.lexical import bm25_scatter, lookup, phrase_scatter, subject_scatter
+from zeromem_kernels.cpu.pagerank import power_iteration, sor
+from zeromem_kernels.cpu.select import (
+    fuse,
+    min_max,
+    ordered_topk,
+    reduce_amax,
+    reduce_amin,
+    reduce_sum,
+    scale_to_max,
+)
+from zeromem_kernels.cpu.sparse import spmax, spmm
+
+__all__ = [
+    "bm25_scatter",
+    "fuse",
+    "lookup",
+    "min_max",
+    "ordered_topk",
+    "phrase_scatter",
+    "power_iteration",
+    "reduce_amax",
+    "reduce_amin",
+    "reduce_sum",
+    "scale_to_max",
+    "sor",
+    "spmax",
+    "spmm",
+    "subject_scatter",
+]

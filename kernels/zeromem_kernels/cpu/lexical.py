@@ -1,0 +1,113 @@
+"""Look-ups of 64-bit keys, BM25 postings, phrases and subjects over tiles (see `lexical.py`)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(nogil=True, cache=True)
+def lookup(banks, keys, ptr, stack_keys, found):
+    """Binary search of keys[i] among the sorted keys of bank banks[i]: its local index, or −1."""
+    for i in range(len(keys)):
+        low, high = ptr[banks[i]], ptr[banks[i] + 1]
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            if stack_keys[middle] < keys[i]:
+                low = middle + 1
+            else:
+                high = middle
+        hit = low < end and stack_keys[low] == keys[i]
+        found[i] = low - ptr[banks[i]] if hit else -1
+
+
+@njit(nogil=True, cache=True)
+def bm25_scatter(first, last, bank, term_ptr, indptr, documents, weights, query_ptr, terms, starts, out):
+    """Add the eager weights of each query's terms to its column; terms are local ids, −1 unknown."""
+    width = out.shape[1]
+    for t in range(first, last):
+        term0 = term_ptr[bank[t]]
+        base = starts[t]
+        out[base : starts[t + 1]] = 0.0
+        for c in range(width):
+            slot = t * width + c
+            for q in range(query_ptr[slot], query_ptr[slot + 1]):
+                if terms[q] < 0:
+                    continue
+                row = term0 + terms[q]
+                for p in range(indptr[row], indptr[row + 1]):
+                    out[base + documents[p], c] += weights[p]
+
+
+@njit(nogil=True, cache=True)
+def phrase_scatter(
+    first, last, bank, word_ptr, indptr, positions, stream_ptr, stream, unit_of,
+    query_ptr, phrase_ptr, words, starts, out,
+):  # fmt: skip
+    """Share of a query's phrases that occur word for word in each unit.
+
+    `positions` lists, per word, where it stands in the bank's `stream` of word ids (−1 separates
+    parts); `unit_of` is the unit of each place.
+    """
+    width = out.shape[1]
+    for t in range(first, last):
+        b = bank[t]
+        base = starts[t]
+        out[base : starts[t + 1]] = 0.0
+        s0, s1 = stream_ptr[b], stream_ptr[b + 1]
+        for c in range(width):
+            slot = t * width + c
+            total = query_ptr[slot + 1] - query_ptr[slot]
+            for f in range(query_ptr[slot], query_ptr[slot + 1]):
+                begin, end = phrase_ptr[f], phrase_ptr[f + 1]
+                rare, fewest = -1, 0
+                for q in range(begin, end):
+                    if words[q] < 0:
+                        rare = -1
+                        break
+                    row = word_ptr[b] + words[q]
+                    count = indptr[row + 1] - indptr[row]
+                    if rare < 0 or count < fewest:
+                        rare, fewest = q, count
+                if rare < 0:
+                    continue
+                row = word_ptr[b] + words[rare]
+                previous = -1
+                for p in range(indptr[row], indptr[row + 1]):
+                    place = s0 + positions[p] - (rare - begin)
+                    if place < s0 or place + (end - begin) > s1:
+                        continue
+                    same = True
+                    for j in range(end - begin):
+                        if stream[place + j] != words[begin + j]:
+                            same = False
+                            break
+                    if same and unit_of[place] != previous:
+                        previous = unit_of[place]
+                        out[base + previous, c] += np.float32(1) / np.float32(total)
+
+
+@njit(nogil=True, cache=True)
+def subject_scatter(
+    first, last, bank, unit_ptr, speaker, node_ptr, indptr, indices, query_ptr, subjects, starts, out
+):
+    """1 where a subject speaks, ½ where it is mentioned, per unit; subjects are local entities or −1."""
+    width = out.shape[1]
+    for t in range(first, last):
+        b = bank[t]
+        base = starts[t]
+        units = starts[t + 1] - base
+        out[base : starts[t + 1]] = 0.0
+        for c in range(width):
+            slot = t * width + c
+            for q in range(query_ptr[slot], query_ptr[slot + 1]):
+                if subjects[q] < 0:
+                    continue
+                row = node_ptr[b] + units + subjects[q]
+                for p in range(indptr[row], indptr[row + 1]):
+                    i = base + indices[p]
+                    out[i, c] = max(out[i, c], np.float32(0.5))
+                for i in range(units):
+                    if speaker[unit_ptr[b] + i] == subjects[q]:
+                        out[base + i, c] = 1.0

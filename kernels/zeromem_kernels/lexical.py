@@ -1,0 +1,210 @@
+"""Exact signals per unit: BM25 from eager weights, phrases word for word, and who speaks or is named.
+
+BM25 weights idf · tf(k1+1)/(tf + k1(1 − b + b·len/avglen)) are computed when a bank's cache is built, so
+that scoring is a sum over postings: score(d, q) = Σ_{t in q} w(t, d), a repeated term counting again.
+
+Ragged query inputs have one slot per tile and column: slot = t·width + column, `ptr` int64 [T·width + 1].
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from zeromem_kernels.tiles import Axis, Csr, Tiles, compiled, run_tiles
+
+
+class Ragged(NamedTuple):
+    """Ids per slot: slot s holds `values[ptr[s]:ptr[s+1]]` (int32 local ids, −1 unknown)."""
+
+    ptr: Tensor
+    values: Tensor
+
+
+class Phrases(NamedTuple):
+    """Word ids per phrase and phrases per slot: phrase f of slot s has words `words[word_ptr[f]:word_ptr[f+1]]`."""
+
+    ptr: Tensor
+    word_ptr: Tensor
+    words: Tensor
+
+
+class Stream(NamedTuple):
+    """The words of stacked banks in reading order.
+
+    `words` int32 local word ids, −1 between parts; `unit` int32 the local unit of each place;
+    `ptr` int64 [banks + 1]; `places` is, per word of the axis `word_ptr`, where it stands in its bank.
+    """
+
+    words: Tensor
+    unit: Tensor
+    ptr: Tensor
+    word_ptr: Tensor
+    places: Csr
+
+
+def lookup(banks: Tensor, keys: Tensor, ptr: Tensor, stack_keys: Tensor) -> Tensor:
+    """Find each key in its bank's ascending keys.
+
+    Args:
+        banks: int64 [n], the stacked bank of each key.
+        keys: int64 [n].
+        ptr: int64 [banks + 1] into `stack_keys`.
+        stack_keys: int64, ascending inside each bank.
+
+    Returns:
+        int32 [n] local positions, −1 for a key the bank does not have.
+    """
+    if cpu := compiled(keys):
+        found = torch.empty(len(keys), dtype=torch.int32)
+        cpu.lookup(banks.numpy(), keys.numpy(), ptr.numpy(), stack_keys.numpy(), found.numpy())
+        return found
+    low, high = ptr[banks].clone(), ptr[banks + 1].clone()
+    end = high.clone()
+    last = max(len(stack_keys) - 1, 0)
+    if len(stack_keys) == 0:
+        return torch.full((len(keys),), -1, dtype=torch.int32, device=keys.device)
+    for _ in range(int(ptr.diff().max()).bit_length() + 1):
+        middle = (low + high) // 2
+        open_ = low < high
+        less = open_ & (stack_keys[middle.clamp(max=last)] < keys)
+        low = torch.where(less, middle + 1, low)
+        high = torch.where(open_ & ~less, middle, high)
+    hit = (low < end) & (stack_keys[low.clamp(max=last)] == keys)
+    return torch.where(hit, low - ptr[banks], -1).int()
+
+
+def bm25(postings: Csr, term_ptr: Tensor, terms: Ragged, axis: Axis) -> Tensor:
+    """Sum the eager weights of each query's terms.
+
+    Args:
+        postings: rows are stacked terms, indices local documents, weights BM25 weights.
+        term_ptr: int64 [banks + 1], the stacked terms of each bank.
+        terms: local term ids of each query, −1 for unknown terms.
+        axis: the document axis (units, spans, windows or episodes).
+
+    Returns:
+        float32 [rows, width], 0 where no term occurs.
+    """
+    if cpu := compiled(postings.weights):
+        out = axis.empty()
+        run_tiles(cpu.bm25_scatter, axis.tiles, axis.tiles.bank, term_ptr, postings.indptr, postings.indices,
+                  postings.weights, terms.ptr, terms.values, axis.starts, out)  # fmt: skip
+        return out
+    slot, term = _known(terms)
+    tile = slot // axis.tiles.width
+    row = term + term_ptr[axis.tiles.bank[tile]]
+    begin, counts = postings.indptr[row], postings.indptr[row + 1] - postings.indptr[row]
+    which, place = _expand(begin, counts)
+    flat = (postings.indices[place].long() + axis.starts[tile[which]]) * axis.tiles.width
+    flat += slot[which] % axis.tiles.width
+    out = axis.full(0.0)
+    out.view(-1).index_add_(0, flat, postings.weights[place])
+    return out
+
+
+def phrase_support(stream: Stream, phrases: Phrases, axis: Axis) -> Tensor:
+    """Share of a query's phrases whose words stand side by side inside one part of the unit.
+
+    Args:
+        stream: the stacked banks' words.
+        phrases: the queries' phrases in local word ids; a −1 word makes its phrase match nothing.
+        axis: the unit axis.
+
+    Returns:
+        float32 [rows, width] in [0, 1]; 0 for a query without phrases.
+    """
+    if cpu := compiled(stream.words):
+        out = axis.empty()
+        run_tiles(cpu.phrase_scatter, axis.tiles, axis.tiles.bank, stream.word_ptr, stream.places.indptr,
+                  stream.places.indices, stream.ptr, stream.words, stream.unit,
+                  phrases.ptr, phrases.word_ptr, phrases.words, axis.starts, out)  # fmt: skip
+        return out
+    out = axis.full(0.0)
+    slot = torch.repeat_interleave(torch.arange(len(phrases.ptr) - 1, device=out.device), phrases.ptr.diff())
+    if len(slot) == 0:
+        return out
+    length = phrases.word_ptr.diff()
+    bank = axis.tiles.bank[slot // axis.tiles.width]
+    first = phrases.words[phrases.word_ptr[:-1].clamp(max=max(len(phrases.words) - 1, 0))].long()
+    known = (length > 0) & (first >= 0)
+    slot, bank, first = slot[known], bank[known], first[known]
+    begin, length = phrases.word_ptr[:-1][known], length[known]
+    row = first + stream.word_ptr[bank]
+    counts = stream.places.indptr[row + 1] - stream.places.indptr[row]
+    which, place = _expand(stream.places.indptr[row], counts)
+    start = stream.places.indices[place].long() + stream.ptr[bank[which]]
+    same = start + length[which] <= stream.ptr[bank[which] + 1]
+    for j in range(int(length.max()) if len(length) else 0):
+        inside = j < length[which]
+        said = stream.words[(start + j).clamp(max=len(stream.words) - 1)]
+        meant = phrases.words[(begin[which] + j).clamp(max=len(phrases.words) - 1)]
+        same &= ~inside | (said == meant)
+    hits = torch.stack([which[same], stream.unit[start[same]].long()], 1).unique(dim=0)
+    share = 1.0 / phrases.ptr.diff()[slot].float()
+    tile, column = slot // axis.tiles.width, slot % axis.tiles.width
+    flat = (hits[:, 1] + axis.starts[tile[hits[:, 0]]]) * axis.tiles.width + column[hits[:, 0]]
+    out.view(-1).index_add_(0, flat, share[hits[:, 0]])
+    return out
+
+
+def subject_support(
+    subjects: Ragged, speaker: Tensor, links: Csr, unit_ptr: Tensor, node_ptr: Tensor, axis: Axis
+) -> Tensor:
+    """1 where a subject of the query speaks the unit, ½ where the unit mentions one, else 0.
+
+    Args:
+        subjects: local entity ids of each query, −1 unknown.
+        speaker: int32 [stacked units], the local entity that speaks, or −1.
+        links: the graph's W; row (units + e) of a bank lists the units of entity e.
+        unit_ptr: int64 [banks + 1] of units.
+        node_ptr: int64 [banks + 1] of nodes.
+        axis: the unit axis.
+
+    Returns:
+        float32 [rows, width].
+    """
+    if cpu := compiled(speaker):
+        out = axis.empty()
+        run_tiles(cpu.subject_scatter, axis.tiles, axis.tiles.bank, unit_ptr, speaker, node_ptr, links.indptr,
+                  links.indices, subjects.ptr, subjects.values, axis.starts, out)  # fmt: skip
+        return out
+    out = axis.full(0.0)
+    slot, entity = _known(subjects)
+    if len(slot) == 0:
+        return out
+    tile, column = slot // axis.tiles.width, slot % axis.tiles.width
+    bank = axis.tiles.bank[tile]
+    row = node_ptr[bank] + unit_ptr.diff()[bank] + entity
+    which, place = _expand(links.indptr[row], links.indptr[row + 1] - links.indptr[row])
+    flat = (links.indices[place].long() + axis.starts[tile[which]]) * axis.tiles.width + column[which]
+    out.view(-1)[flat] = 0.5
+    which, unit = _expand(unit_ptr[bank], unit_ptr.diff()[bank])
+    spoken = speaker[unit] == entity[which]
+    which, unit = which[spoken], unit[spoken]
+    flat = (unit - unit_ptr[bank[which]] + axis.starts[tile[which]]) * axis.tiles.width + column[which]
+    out.view(-1)[flat] = 1.0
+    return out
+
+
+def slot_banks(ptr: Tensor, tiles: Tiles) -> Tensor:
+    """The stacked bank of each value of a ragged input, int64 [values]."""
+    slots = torch.arange(len(ptr) - 1, device=ptr.device)
+    return tiles.bank[torch.repeat_interleave(slots, ptr.diff()) // tiles.width]
+
+
+def _known(ragged: Ragged) -> tuple[Tensor, Tensor]:
+    """Slots and values (int64) of the entries that are not −1."""
+    slots = torch.arange(len(ragged.ptr) - 1, device=ragged.ptr.device)
+    slot = torch.repeat_interleave(slots, ragged.ptr.diff())
+    known = ragged.values >= 0
+    return slot[known], ragged.values[known].long()
+
+
+def _expand(begin: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """All places begin[i] … begin[i] + counts[i] − 1, with the i of each."""
+    which = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
+    first = torch.cumsum(counts, 0) - counts
+    return which, torch.arange(len(which), device=counts.device) - first[which] + begin[which]

@@ -1,0 +1,48 @@
+"""The reset vector r of PageRank: entity activations and the dense context prior in one distribution."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from zeromem_kernels.scale import tile_reduce
+from zeromem_kernels.tiles import Axis
+
+
+def reset_vector(
+    eta: Tensor, prior: Tensor, entities: Axis, units: Axis, nodes: Axis, entity_share: float
+) -> Tensor:
+    """r = β η/Ση on entities + (1 − β) prior/Σprior on units; a part without mass leaves all to the other.
+
+    Args:
+        eta: float32 [entity rows, width], not negative.
+        prior: float32 [unit rows, width], not negative, 0 on hidden units.
+        entities: the entity axis.
+        units: the unit axis.
+        nodes: the node axis; a bank's nodes are its units, then its entities.
+        entity_share: β.
+
+    Returns:
+        float32 [node rows, width], columns of sum 1 (0 where both parts are 0).
+    """
+    eta_sum, prior_sum = tile_reduce(eta, entities, "sum"), tile_reduce(prior, units, "sum")
+    beta = torch.where(prior_sum > 0, entity_share, 1.0)
+    beta = torch.where(eta_sum > 0, beta, 0.0)
+    eta_scale = torch.where(eta_sum > 0, beta / eta_sum, 0.0)
+    prior_scale = torch.where(prior_sum > 0, (1.0 - beta) / prior_sum, 0.0)
+    reset = nodes.empty()
+    unit_node, entity_node = node_rows(units, entities, nodes)
+    reset[unit_node] = prior * prior_scale[units.tile_of_row]
+    reset[entity_node] = eta * eta_scale[entities.tile_of_row]
+    return reset
+
+
+def node_rows(units: Axis, entities: Axis, nodes: Axis) -> tuple[Tensor, Tensor]:
+    """The node row of each unit row and of each entity row."""
+    unit_shift = nodes.starts[:-1] - units.starts[:-1]
+    entity_shift = nodes.starts[:-1] + units.starts.diff() - entities.starts[:-1]
+    device = units.ptr.device
+    return (
+        torch.arange(units.rows, device=device) + unit_shift[units.tile_of_row],
+        torch.arange(entities.rows, device=device) + entity_shift[entities.tile_of_row],
+    )

@@ -1,0 +1,148 @@
+"""Tiles: the one layout in which a batch over many banks is computed.
+
+Banks are stacked: bank b owns rows `ptr[b] … ptr[b+1]` of every stacked array of an axis (units,
+sentences, entities, nodes, windows …). A batch is cut into tiles, each of one bank and at most
+`width` queries, so that a score matrix of an axis is `[Σ_t rows(bank of t), width]`, row-major, with the
+queries of a tile side by side. Work and memory follow Σ_b rows_b · queries_b, one bank or a thousand.
+Columns past a tile's own queries hold defined values that nobody reads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Csr(NamedTuple):
+    """Stacked ragged rows: row i of the stack holds `indices[indptr[i]:indptr[i+1]]`.
+
+    `indptr` is int64 [rows + 1] over the whole stack, `indices` int32 with ids local to the bank,
+    `weights` float32 beside them.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """Which bank each tile belongs to, and how many queries lie side by side.
+
+    `bank` is int64 [T] (position in the stack), `width` the columns of every matrix.
+    """
+
+    bank: Tensor
+    width: int
+
+    def __len__(self) -> int:
+        """The number of tiles T."""
+        return len(self.bank)
+
+    def axis(self, ptr: Tensor) -> Axis:
+        """The rows that an axis with bank boundaries `ptr` (int64 [banks + 1]) has in these tiles."""
+        counts = ptr.diff()[self.bank]
+        starts = torch.zeros(len(self) + 1, dtype=torch.int64, device=ptr.device)
+        torch.cumsum(counts, 0, out=starts[1:])
+        return Axis(self, ptr, starts)
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One row axis of a tiled batch.
+
+    `ptr` int64 [banks + 1] are the stacked rows of each bank, `starts` int64 [T + 1] the rows of each tile.
+    """
+
+    tiles: Tiles
+    ptr: Tensor
+    starts: Tensor
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of a matrix on this axis."""
+        return int(self.starts[-1])
+
+    @cached_property
+    def tile_of_row(self) -> Tensor:
+        """The tile of each row, int64 [rows]."""
+        return torch.repeat_interleave(
+            torch.arange(len(self.tiles), device=self.ptr.device), self.starts.diff(), output_size=self.rows
+        )
+
+    @cached_property
+    def stacked_row(self) -> Tensor:
+        """The stacked row that each tile row stands for, int64 [rows]."""
+        shift = self.ptr[self.tiles.bank] - self.starts[:-1]
+        return torch.arange(self.rows, device=self.ptr.device) + shift[self.tile_of_row]
+
+    def full(self, value: float) -> Tensor:
+        """A float32 matrix of this axis filled with `value`."""
+        return torch.full((self.rows, self.tiles.width), value, device=self.ptr.device)
+
+    def empty(self) -> Tensor:
+        """An uninitialised float32 matrix of this axis."""
+        return torch.empty((self.rows, self.tiles.width), device=self.ptr.device)
+
+    def lift(self, csr: Csr, target: Axis) -> tuple[Tensor, Tensor, Tensor]:
+        """All (row of this axis, row of `target`, weight) pairs of `csr` over the tiles, row by row."""
+        begin, end = csr.indptr[self.stacked_row], csr.indptr[self.stacked_row + 1]
+        counts = end - begin
+        total = int(counts.sum())
+        rows = torch.repeat_interleave(
+            torch.arange(self.rows, device=counts.device), counts, output_size=total
+        )
+        first = torch.cumsum(counts, 0) - counts
+        slot = torch.arange(total, device=counts.device) - first[rows] + begin[rows]
+        columns = csr.indices[slot].long() + target.starts[self.tile_of_row[rows]]
+        return rows, columns, csr.weights[slot]
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> ModuleType | None:
+    try:
+        from zeromem_kernels import cpu
+    except ImportError:
+        return None
+    return cpu
+
+
+def compiled(tensor: Tensor) -> ModuleType | None:
+    """The module of compiled CPU forms when it can serve `tensor`, else None: the torch form serves."""
+    return _compiled() if tensor.device.type == "cpu" else None
+
+
+@lru_cache(maxsize=1)
+def _pool(workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, thread_name_prefix="zeromem")
+
+
+def run_tiles(kernel: Callable[..., None], tiles: Tiles, *args: Any) -> None:
+    """Call `kernel(first, last, *args)` over all tiles, on torch's number of threads.
+
+    The kernels release the GIL. A pool of our own serves instead of numba's, whose default layer
+    aborts when two Python threads search at once. Tiles do not share outputs, so how they are cut over
+    threads never changes a result.
+    """
+    count = len(tiles)
+    workers = min(torch.get_num_threads(), count, os.cpu_count() or 1)
+    arrays = tuple(arg.numpy() if isinstance(arg, Tensor) else arg for arg in args)
+    if workers <= 1:
+        kernel(0, count, *arrays)
+        return
+    parts = min(count, 4 * workers)
+    edges = [count * part // parts for part in range(parts + 1)]
+    jobs = [
+        _pool(torch.get_num_threads()).submit(kernel, first, last, *arrays)
+        for first, last in zip(edges[:-1], edges[1:], strict=True)
+    ]
+    for job in jobs:
+        job.result()

@@ -1,0 +1,55 @@
+"""Ordered top-k per query: score down, then row up; −inf is "not allowed" and never returned."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from zeromem_kernels.tiles import Axis, compiled, run_tiles
+
+
+class TopK(NamedTuple):
+    """`scores` float32 [T, k, width] best first (−inf past the last), `rows` int32 local to the tile, or −1."""
+
+    scores: Tensor
+    rows: Tensor
+
+
+def ordered_topk(x: Tensor, axis: Axis, k: int) -> TopK:
+    """The k best rows of each tile and column.
+
+    Args:
+        x: float32 [rows, width]; −inf marks rows that may not be returned. NaN is not allowed.
+        axis: the axis of x.
+        k: at least 0; more than a tile's rows is allowed and leaves −1.
+
+    Returns:
+        Scores and rows, ties in row order.
+    """
+    scores = torch.empty((len(axis.tiles), k, x.shape[1]), device=x.device)
+    rows = torch.empty(scores.shape, dtype=torch.int32, device=x.device)
+    if cpu := compiled(x):
+        run_tiles(cpu.ordered_topk, axis.tiles, axis.starts, x, scores, rows)
+        return TopK(scores, rows)
+    tallest = int(axis.starts.diff().max()) if len(axis.tiles) else 0
+    padded = torch.full((len(axis.tiles), max(tallest, k), x.shape[1]), -torch.inf, device=x.device)
+    local = torch.arange(axis.rows, device=x.device) - axis.starts[axis.tile_of_row]
+    padded[axis.tile_of_row, local] = x
+    # a stable descending sort keeps equal scores in row order, which torch.topk does not promise
+    values, order = torch.sort(padded, dim=1, descending=True, stable=True)
+    scores.copy_(values[:, :k])
+    rows.copy_(torch.where(scores > -torch.inf, order[:, :k], -1))
+    return TopK(scores, rows)
+
+
+def kept_mask(top: TopK, axis: Axis) -> Tensor:
+    """The rows of a top-k as a bool matrix [rows, width], for the next stage's beam."""
+    tiles, k, width = top.rows.shape
+    mask = torch.zeros((axis.rows + 1, width), dtype=torch.bool, device=top.rows.device)
+    place = top.rows.long() + axis.starts[:-1, None, None]
+    # the spare last row takes the −1 entries
+    place = torch.where(top.rows >= 0, place, axis.rows)
+    mask.scatter_(0, place.reshape(tiles * k, width), True)
+    return mask[:-1]

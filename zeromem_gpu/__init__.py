@@ -1,0 +1,59 @@
+"""zeromem-gpu: agent memory in which nothing but the final answer calls an LLM.
+
+The public names load on first use, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zeromem_gpu.config import Config
+    from zeromem_gpu.errors import InvalidInput, MissingDependency, ModelUnavailable, StoreError, ZeroMemError
+    from zeromem_gpu.memory import AddReport, Memory
+    from zeromem_gpu.types import Boundary, Evidence, QueryProfile, SearchResult, Trace
+
+_HOME = {
+    "AddReport": "memory",
+    "Boundary": "types",
+    "Config": "config",
+    "Evidence": "types",
+    "InvalidInput": "errors",
+    "Memory": "memory",
+    "MissingDependency": "errors",
+    "ModelUnavailable": "errors",
+    "QueryProfile": "types",
+    "SearchResult": "types",
+    "StoreError": "errors",
+    "Trace": "types",
+    "ZeroMemError": "errors",
+}
+
+__all__ = [
+    "AddReport",
+    "Boundary",
+    "Config",
+    "Evidence",
+    "InvalidInput",
+    "Memory",
+    "MissingDependency",
+    "ModelUnavailable",
+    "QueryProfile",
+    "SearchResult",
+    "StoreError",
+    "Trace",
+    "ZeroMemError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from the module that holds it."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"zeromem_gpu.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""Evaluation on public benchmarks: data sets, metrics, the runner and its reports."""

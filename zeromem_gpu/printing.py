@@ -1,0 +1,181 @@
+"""How the command line shows results: rich tables for people, JSON values for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from zeromem_gpu import AddReport, SearchResult
+
+
+def safe(text: str) -> str:
+    """`text` on one line that any terminal can take: no control characters, no lone surrogates."""
+    text = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
+
+
+def print_error(message: str) -> None:
+    """One red line on stderr, whatever the message holds."""
+    console = Console(stderr=True, highlight=False)
+    console.print(Text(f"error: {safe(message)}", style="red"), soft_wrap=True)
+
+
+def result_value(result: SearchResult) -> dict[str, Any]:
+    """A search result as JSON values: question, bank, route, profile and evidence, best first."""
+    profile = result.profile
+    value: dict[str, Any] = {
+        "question": result.query,
+        "bank": result.bank,
+        "route": profile.route,
+        "profile": {
+            "subjects": list(profile.subjects),
+            "entities": list(profile.entities),
+            "keywords": list(profile.keywords),
+            "phrases": list(profile.phrases),
+            "answer_type": profile.answer_type,
+            "temporal_cues": list(profile.temporal_cues),
+            "validity": None if profile.validity is None else list(profile.validity),
+        },
+        "evidence": [
+            {
+                "id": one.trace.id,
+                "score": one.score,
+                "graph": one.graph_score,
+                "hierarchy": one.hierarchy_score,
+                "rule": one.rule,
+                "session": one.trace.session,
+                "turn": one.trace.turn,
+                "time": _time(one.trace.time),
+                "speaker": one.trace.speaker,
+                "source": one.trace.source,
+                "start": one.start,
+                "end": one.end,
+                "text": one.text,
+                "caption": one.trace.caption,
+            }
+            for one in result
+        ],
+    }
+    if result.timings is not None:
+        value["timings"] = dict(result.timings)
+    return value
+
+
+def result_view(
+    result: SearchResult, *, explain: bool = False, expected: Sequence[str] = (), answer: str = ""
+) -> RenderableType:
+    """A question with its route and its evidence; `explain` adds the profile and the view scores.
+
+    Where the `answer` is known it is shown, and the ids `expected` to hold it are ticked.
+    """
+    profile = result.profile
+    head = Text.assemble(
+        (safe(result.query), "bold"),
+        ("   " + profile.route, "magenta"),
+        (f"   expects {profile.answer_type}   bank {safe(result.bank)}", "dim"),
+    )
+    parts: list[RenderableType] = [head]
+    if answer:
+        parts.append(Text(f"  known answer: {safe(answer)} ({', '.join(expected)})", style="green"))
+    if explain:
+        parts += [Text(f"  {line}", style="dim") for line in _profile_lines(result)]
+    if not len(result):
+        parts.append(Text("  nothing in this bank and boundary", style="yellow"))
+        return Group(*parts, Text())
+    grid = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=True)
+    grid.add_column("", justify="right", width=2)
+    grid.add_column("score", justify="right", no_wrap=True)
+    if explain:
+        grid.add_column("graph", justify="right", no_wrap=True)
+        grid.add_column("hier.", justify="right", no_wrap=True)
+        grid.add_column("rule", no_wrap=True)
+    grid.add_column("id", style="cyan", no_wrap=True)
+    grid.add_column("session, time", style="dim", no_wrap=True)
+    grid.add_column("evidence", ratio=1)
+    for rank, one in enumerate(result, 1):
+        trace = one.trace
+        hit = trace.id in expected
+        mark = Text("✓" if hit else str(rank), style="bold green" if hit else "dim")
+        views = (_score(one.graph_score), _score(one.hierarchy_score), one.rule) if explain else ()
+        where = ", ".join(filter(None, (safe(trace.session), _short_time(trace.time))))
+        said = Text.assemble((f"{safe(trace.speaker)}: " if trace.speaker else "", "bold"), safe(one.text))
+        if trace.caption:
+            said.append(f" [{safe(trace.caption)}]", style="dim italic")
+        grid.add_row(mark, _score(one.score), *views, safe(trace.id), where, said)
+    parts.append(grid)
+    return Group(*parts, Text())
+
+
+def timings_line(timings: Mapping[str, float], questions: int) -> Text:
+    """The stages of one batch, whole and for each question."""
+    stages = [f"{name.removesuffix('_s')} {1000 * spent:.1f} ms" for name, spent in timings.items()]
+    noun = "question" if questions == 1 else "questions in one batch"
+    return Text(f"{questions} {noun}: " + ", ".join(stages), style="dim")
+
+
+def added_view(report: AddReport) -> RenderableType:
+    """What an `add` did: counts, quarantined traces and stage times."""
+    counts = f"{report.added:,} added, {report.updated:,} updated, {report.unchanged:,} unchanged"
+    stages = ", ".join(f"{name.removesuffix('_s')} {spent:.2f} s" for name, spent in report.timings.items())
+    lines: list[RenderableType] = [Text.assemble((counts, "bold"), f" ({report.units:,} units)")]
+    if stages:
+        lines.append(Text(stages, style="dim"))
+    if report.quarantined:
+        shown = ", ".join(safe(name) for name in report.quarantined[:10])
+        more = f" and {len(report.quarantined) - 10} more" if len(report.quarantined) > 10 else ""
+        text = f"no usable vector, reachable by words only: {shown}{more}"
+        lines.append(Text(text, style="yellow"))
+    return Group(*lines)
+
+
+def info_view(info: Mapping[str, Any]) -> RenderableType:
+    """`Memory.info()` as a two-column table, nested values flattened by dots."""
+    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    grid.add_column(style="cyan", no_wrap=True)
+    grid.add_column()
+    for name, value in _flat(info):
+        grid.add_row(name, safe(value))
+    return grid
+
+
+def _profile_lines(result: SearchResult) -> Iterator[str]:
+    profile = result.profile
+    for name in ("subjects", "entities", "keywords", "phrases", "temporal_cues"):
+        values = getattr(profile, name)
+        if values:
+            yield f"{name.replace('_', ' ')}: " + safe("; ".join(values))
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, item in value.items():
+        name = f"{prefix}{safe(str(key))}"
+        if isinstance(item, Mapping) and item:
+            yield from _flat(item, f"{name}.")
+        elif isinstance(item, str):
+            yield name, item
+        else:
+            yield name, json.dumps(item, default=str, ensure_ascii=False)
+
+
+def _score(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _time(value: datetime | str | None) -> str | None:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _short_time(value: datetime | str | None) -> str:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return safe(value)
+    return "" if value is None else value.strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,108 @@
+"""Questions as arrays: what the profiles say, in 64-bit keys and vectors, one row a question.
+
+Everything here is NumPy and independent of where an index lives; `retrieve` looks the keys up in its
+banks and moves the rest to its device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from zeromem_gpu.text.entities import ANSWER_TYPES
+from zeromem_gpu.text.normalize import entity_name
+from zeromem_gpu.text.tokens import Analyzer, term_keys
+from zeromem_gpu.types import QueryProfile
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """`values[ptr[i]:ptr[i+1]]` belong to row i; `ptr` int64 [rows + 1], `values` int64 keys."""
+
+    ptr: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Sequence[np.ndarray]) -> Ragged:
+        """Put rows of keys one after another."""
+        ptr = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=ptr[1:])
+        return cls(ptr, np.concatenate(rows) if len(rows) else np.empty(0, np.int64))
+
+    def take(self, rows: np.ndarray) -> Ragged:
+        """The given rows in the given order; row −1 is an empty one."""
+        begin, end = np.append(self.ptr[:-1], 0)[rows], np.append(self.ptr[1:], 0)[rows]
+        ptr = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(end - begin, out=ptr[1:])
+        slot = np.repeat(begin - ptr[:-1], end - begin) + np.arange(ptr[-1])
+        return Ragged(ptr, self.values[slot])
+
+
+@dataclass(frozen=True)
+class QueryBatch:
+    """One row a question.
+
+    `vectors` float32 [Q, D]; `terms` stems for BM25; `phrases` row → phrase ids, `phrase_words` phrase →
+    raw words; `subjects` and `entities` keys of normalised names, `entity_names` what they stand for;
+    `validity` float64 [Q, 2] UTC seconds, NaN both where there is none; `type_bits` int32 [Q];
+    `relational` bool [Q], the route; `vector_keys` int64 [m] ascending and `entity_vectors` float32 [m, D]
+    are the vectors of query entities that their bank does not know by name.
+    """
+
+    vectors: np.ndarray
+    terms: Ragged
+    phrases: Ragged
+    phrase_words: Ragged
+    subjects: Ragged
+    entities: Ragged
+    entity_names: dict[int, str]
+    validity: np.ndarray
+    type_bits: np.ndarray
+    relational: np.ndarray
+    vector_keys: np.ndarray
+    entity_vectors: np.ndarray
+
+    def __len__(self) -> int:
+        """The number of questions."""
+        return len(self.vectors)
+
+
+def build_batch(profiles: Sequence[QueryProfile], vectors: np.ndarray, analyzer: Analyzer) -> QueryBatch:
+    """Turn profiles and question vectors into arrays; the analyzer must be the index's."""
+    words = [analyzer.tokens(profile.text) for profile in profiles]
+    stems = [[stem for stem in analyzer.stems(tokens) if stem] for tokens in words]
+    said = [[tokens for phrase in p.phrases if (tokens := analyzer.tokens(phrase))] for p in profiles]
+    names = [_names(profile.entities) for profile in profiles]
+    counts = np.cumsum([0, *(len(phrases) for phrases in said)])
+    return QueryBatch(
+        vectors=vectors,
+        terms=Ragged.of([term_keys(row) for row in stems]),
+        phrases=Ragged.of([np.arange(a, b) for a, b in zip(counts[:-1], counts[1:], strict=True)]),
+        phrase_words=Ragged.of([term_keys(phrase) for phrases in said for phrase in phrases]),
+        subjects=Ragged.of([term_keys(_names(profile.subjects)) for profile in profiles]),
+        entities=Ragged.of([term_keys(row) for row in names]),
+        entity_names={int(key): name for row in names for key, name in zip(term_keys(row), row, strict=True)},
+        validity=np.array([_interval(profile.validity) for profile in profiles]).reshape(-1, 2),
+        type_bits=np.array([_type_bit(profile.answer_type) for profile in profiles], np.int32),
+        relational=np.array([profile.route == "relational" for profile in profiles], bool),
+        vector_keys=np.empty(0, np.int64),
+        entity_vectors=np.empty((0, vectors.shape[1]), np.float32),
+    )
+
+
+def _names(surfaces: Sequence[str]) -> list[str]:
+    """Normalised names without repeats, in the order in which they came."""
+    return list(dict.fromkeys(name for surface in surfaces if (name := entity_name(surface))))
+
+
+def _interval(validity: tuple[float | None, float | None] | None) -> tuple[float, float]:
+    if validity is None or validity == (None, None):
+        return (np.nan, np.nan)
+    low, high = validity
+    return (-np.inf if low is None else low, np.inf if high is None else high)
+
+
+def _type_bit(answer_type: str) -> int:
+    return 1 << ANSWER_TYPES.index(answer_type) if answer_type in ANSWER_TYPES else 0

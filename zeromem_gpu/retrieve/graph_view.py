@@ -1,0 +1,112 @@
+"""The relational view: align, propagate, reset, PageRank, refine (method.md 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from zeromem_kernels.activation import propagate, sentence_gate
+from zeromem_kernels.lexical import lookup, slot_banks
+from zeromem_kernels.pagerank import PageRank, personalized_pagerank
+from zeromem_kernels.reset import node_rows, reset_vector
+from zeromem_kernels.scale import scale_to_max, tile_reduce
+from zeromem_kernels.similarity import best_match, similarities
+from zeromem_kernels.topk import TopK, ordered_topk
+
+from zeromem_gpu.config import Config
+from zeromem_gpu.retrieve.groups import Group
+from zeromem_gpu.retrieve.signals import Signals
+
+
+@dataclass(frozen=True, eq=False)
+class GraphView:
+    """S_g of every unit (−inf where hidden), the candidates, and PageRank as it ran."""
+
+    scores: Tensor
+    candidates: TopK
+    pagerank: PageRank
+
+
+def graph_view(signals: Signals, config: Config) -> GraphView:
+    """Rank the units of a group by the graph."""
+    group = signals.group
+    axes, stack = group.axes, group.stack
+    eta = align(group, config.align_floor)
+    aligned = tile_reduce(eta, axes["entities"], "amax") > 0
+    literal = config.activation == "literal"
+    gate = sentence_gate(
+        similarities(stack.sentence_vectors, group.queries, axes["sentences"]),
+        axes["sentences"],
+        _hidden_sentences(signals),
+        0.0 if literal else config.sentence_floor,
+    )
+    eta = propagate(
+        eta, gate, stack.incidence, stack.incidence_transposed, axes["sentences"], axes["entities"],
+        steps=config.activation_steps,
+        floor=0.0 if literal else config.activation_floor,
+        exclude_self=config.exclude_self,
+    )  # fmt: skip
+    prior = signals.dense.pow(config.prior_power)
+    if signals.visible is not None:
+        prior = prior.masked_fill(~signals.visible, 0.0)
+    units, entities, nodes = signals.units, axes["entities"], axes["nodes"]
+    reset = reset_vector(eta, prior, entities, units, nodes, config.entity_share)
+    unit_node, _ = node_rows(units, entities, nodes)
+    hidden = None
+    if group.hidden is not None:
+        hidden = torch.zeros((nodes.rows, group.tiles.width), dtype=torch.bool, device=stack.device)
+        hidden[unit_node] = group.hidden
+    ranked = personalized_pagerank(
+        stack.graph, reset, nodes, hidden,
+        gamma=config.gamma, tolerance=config.tolerance, solver=config.solver,
+    )  # fmt: skip
+    # without an aligned entity the dense ranking is the graph ranking (method.md 3.5)
+    base = torch.where(aligned[units.tile_of_row], ranked.pi[unit_node], signals.dense)
+    scores = scale_to_max(base, units, signals.visible) + config.graph_lexical * signals.lexical
+    if signals.phrase is not None:
+        scores = scores + config.graph_phrase * signals.phrase
+    if group.hidden is not None:
+        scores = scores.masked_fill(group.hidden, -torch.inf)
+    return GraphView(scores, ordered_topk(scores, units, config.candidates), ranked)
+
+
+def align(group: Group, floor: float) -> Tensor:
+    """η₀: 1 on the entity of the same name, else the cosine of the most similar one if it passes `floor`.
+
+    Returns:
+        float32 [entity rows, width]; the larger value where two query entities meet.
+    """
+    axis, stack, batch = group.axes["entities"], group.stack, group.batch
+    keys = batch.entities.take(group.query)
+    ptr, values = torch.from_numpy(keys.ptr).to(stack.device), torch.from_numpy(keys.values).to(stack.device)
+    banks = slot_banks(ptr, group.tiles)
+    rows = lookup(banks, values, stack.ptr["entities"], stack.entity_keys)
+    eta = torch.where(rows >= 0, 1.0, 0.0)
+    missing = np.flatnonzero(np.isin(keys.values, batch.vector_keys) & (rows < 0).cpu().numpy())
+    if len(missing):
+        wanted = batch.entity_vectors[np.searchsorted(batch.vector_keys, keys.values[missing])]
+        place = torch.from_numpy(missing).to(stack.device)
+        cosine, row = best_match(stack.entity_vectors, torch.from_numpy(wanted).to(stack.device), banks[place])
+        near = cosine >= floor
+        eta[place] = torch.where(near, cosine, 0.0)
+        rows[place] = torch.where(near, row, -1)
+    slot = torch.repeat_interleave(torch.arange(len(ptr) - 1, device=stack.device), ptr.diff())
+    found = rows >= 0
+    slot, rows, eta = slot[found], rows[found].long(), eta[found]
+    width = group.tiles.width
+    flat = (rows + axis.starts[slot // width]) * width + slot % width
+    out = axis.full(0.0)
+    out.view(-1).scatter_reduce_(0, flat, eta, "amax")
+    return out
+
+
+def _hidden_sentences(signals: Signals) -> Tensor | None:
+    """Sentences of hidden units, bool on the sentence axis."""
+    hidden = signals.group.hidden
+    if hidden is None:
+        return None
+    sentences = signals.group.axes["sentences"]
+    unit = signals.group.stack.sentence_unit[sentences.stacked_row].long()
+    return hidden[unit + signals.units.starts[sentences.tile_of_row]]

@@ -1,0 +1,123 @@
+"""Cutting a batch into tiles, and tiles into groups that fit the memory budget.
+
+A bank's questions fill tiles of the widest width; what remains takes the narrowest power of two that holds
+it, so that at most half of a tile is empty. Tiles of one width run together. No score depends on the cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+from zeromem_kernels.lexical import Phrases, Ragged, lookup, slot_banks
+from zeromem_kernels.tiles import Axis, Tiles
+
+from zeromem_gpu.build.stack import Stack
+from zeromem_gpu.query.batch import QueryBatch
+from zeromem_gpu.query.batch import Ragged as Keys
+
+WIDEST = 32
+# float32 matrices of one unit row that are alive at the worst moment; measured, rounded up
+_LIVE_MATRICES = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Tiles of one width with the queries in them.
+
+    `query` int64 [T·width] is the batch row behind each slot, −1 for an empty one; `hidden` is a bool
+    matrix on the unit axis, or None when no query has a boundary.
+    """
+
+    stack: Stack
+    batch: QueryBatch
+    tiles: Tiles
+    query: np.ndarray
+    hidden: Tensor | None = None
+
+    @cached_property
+    def axes(self) -> dict[str, Axis]:
+        """The row axes of this group by name, as in `Stack.ptr`."""
+        return {name: self.tiles.axis(ptr) for name, ptr in self.stack.ptr.items()}
+
+    @cached_property
+    def queries(self) -> Tensor:
+        """Question vectors, float32 [T, D, width]; empty slots are zero."""
+        return self.spread(self.batch.vectors).transpose(1, 2).contiguous()
+
+    def spread(self, values: np.ndarray) -> Tensor:
+        """One value (or row) of each query at its place: [T, width, …]; empty slots are zero."""
+        shown = np.zeros((len(self.query), *values.shape[1:]), values.dtype)
+        taken = self.query >= 0
+        shown[taken] = values[self.query[taken]]
+        return torch.from_numpy(shown.reshape(len(self.tiles), self.tiles.width, *values.shape[1:])).to(
+            self.stack.device
+        )
+
+    def look_up(self, keys: Keys, axis: str, table: Tensor) -> Ragged:
+        """The local ids of each slot's keys in its own bank."""
+        mine = keys.take(self.query)
+        ptr = torch.from_numpy(mine.ptr).to(self.stack.device)
+        values = torch.from_numpy(mine.values).to(self.stack.device)
+        return Ragged(ptr, lookup(slot_banks(ptr, self.tiles), values, self.stack.ptr[axis], table))
+
+    def phrases(self) -> Phrases:
+        """The phrases of each slot in its bank's word ids."""
+        mine = self.batch.phrases.take(self.query)
+        words = self.batch.phrase_words.take(mine.values)
+        device = self.stack.device
+        ptr, word_ptr = torch.from_numpy(mine.ptr).to(device), torch.from_numpy(words.ptr).to(device)
+        bank = slot_banks(ptr, self.tiles).repeat_interleave(word_ptr.diff())
+        keys = torch.from_numpy(words.values).to(device)
+        return Phrases(ptr, word_ptr, lookup(bank, keys, self.stack.ptr["words"], self.stack.word_keys))
+
+
+def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iterator[Group]:
+    """Cut a batch into groups whose working memory stays within `budget` bytes (one tile at least).
+
+    Args:
+        banks: int64 [Q], the stacked bank of each query.
+        stack: the banks.
+        batch: the queries, in the same order.
+        budget: bytes.
+    """
+    order = np.argsort(banks, kind="stable")
+    present, counts = np.unique(banks, return_counts=True)
+    tiles: dict[int, list[tuple[int, np.ndarray]]] = {}
+    begin = 0
+    for bank, count in zip(present.tolist(), counts.tolist(), strict=True):
+        mine = order[begin : begin + count]
+        begin += count
+        for first in range(0, count, WIDEST):
+            part = mine[first : first + WIDEST]
+            width = 1 << (len(part) - 1).bit_length()
+            tiles.setdefault(width, []).append((bank, part))
+    rows = sum(stack.ptr[name].diff() for name in ("units", "sentences", "nodes")).cpu().numpy()
+    for width in sorted(tiles, reverse=True):
+        for part in _within(tiles[width], rows, width, budget):
+            query = np.full((len(part), width), -1, np.int64)
+            for at, (_, mine) in enumerate(part):
+                query[at, : len(mine)] = mine
+            bank = torch.tensor([bank for bank, _ in part], device=stack.device)
+            yield Group(stack, batch, Tiles(bank, width), query.reshape(-1))
+
+
+def _within(
+    tiles: list[tuple[int, np.ndarray]], rows: np.ndarray, width: int, budget: int
+) -> Iterator[list[tuple[int, np.ndarray]]]:
+    """Runs of tiles whose matrices fit the budget together."""
+    part: list[tuple[int, np.ndarray]] = []
+    used = 0
+    for tile in tiles:
+        size = int(rows[tile[0]]) * width * 4 * _LIVE_MATRICES
+        if part and used + size > budget:
+            yield part
+            part, used = [], 0
+        part.append(tile)
+        used += size
+    if part:
+        yield part

@@ -1,0 +1,87 @@
+"""The time-hierarchy view: episodes, windows, turns and their local spans, coarse to fine (method.md 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from zeromem_kernels.scale import min_max
+from zeromem_kernels.similarity import similarities
+from zeromem_kernels.spmm import tile_spmax, tile_spmm
+from zeromem_kernels.tiles import Axis
+from zeromem_kernels.topk import TopK, kept_mask, ordered_topk
+
+from zeromem_gpu.build.stack import StackedLevel
+from zeromem_gpu.config import Config
+from zeromem_gpu.retrieve.signals import Signals
+
+
+@dataclass(frozen=True, eq=False)
+class HierarchyView:
+    """S_h of every unit (−inf where it is no candidate) and the candidates that are returned."""
+
+    scores: Tensor
+    candidates: TopK
+
+
+def hierarchy_view(signals: Signals, config: Config) -> HierarchyView:
+    """Rank the units of a group by the time hierarchy."""
+    group = signals.group
+    stack, axes, units = group.stack, group.axes, signals.units
+    episodes, windows = axes["episodes"], axes["windows"]
+
+    episode_score, shown = _level(signals, stack.episodes, episodes, config)
+    kept = _beam(episode_score, shown, episodes, config.episode_beam)
+    parent = stack.episode_of_window[windows.stacked_row].long() + episodes.starts[windows.tile_of_row]
+    inherited = config.episode_share * episode_score[parent]
+
+    window_score, shown = _level(signals, stack.windows, windows, config)
+    window_score = window_score + inherited
+    kept = _beam(window_score, shown & kept[parent], windows, config.window_beam)
+    offered = torch.where(kept, config.window_share * window_score + inherited, -torch.inf)
+    above = tile_spmax(stack.windows_of_unit, offered, windows, units)
+
+    own = _own(signals, config)
+    beside = own if signals.visible is None else own.masked_fill(~signals.visible, 0.0)
+    local, _ = _level(signals, stack.spans, axes["spans"], config)
+    smoothed = config.neighbour_share * tile_spmm(stack.neighbours, beside, units, units)
+    scores = own + config.local_share * local + above + smoothed
+    if group.hidden is not None:
+        scores = scores.masked_fill(group.hidden, -torch.inf)
+    return HierarchyView(scores, ordered_topk(scores, units, config.candidates))
+
+
+def _level(
+    signals: Signals, level: StackedLevel, axis: Axis, config: Config
+) -> tuple[Tensor, Tensor]:
+    """s_L = mm(cos) + lexical · sc(BM25) of a level, and which intervals hold a visible unit."""
+    visible = signals.visible_at(level.members, axis)
+    if level.vectors is None:
+        cosine = signals.pooled(level.members, level.inverse_norm, axis)
+    else:
+        cosine = similarities(level.vectors, signals.group.queries, axis)
+    score = min_max(cosine, axis, visible) + config.lexical * signals.bm25_of(level.postings, axis, visible)
+    return score, torch.ones_like(score, dtype=torch.bool) if visible is None else visible
+
+
+def _own(signals: Signals, config: Config) -> Tensor:
+    """A turn's own score: its semantic and lexical relevance with the structural corrections."""
+    own = signals.dense + config.lexical * signals.lexical
+    if signals.phrase is not None and config.phrase > 0:
+        own = own + config.phrase * signals.phrase
+    if signals.subject is not None and config.subject > 0:
+        own = own + config.subject * signals.subject
+    temporal = signals.temporal(config.temporal_days) if config.temporal > 0 else None
+    if temporal is not None:
+        own = own + config.temporal * temporal
+    if config.answer_type > 0:
+        own = own + config.answer_type * signals.answer_type()
+    return own
+
+
+def _beam(scores: Tensor, allowed: Tensor, axis: Axis, size: int) -> Tensor:
+    """The `size` best allowed rows of each tile and column, as a bool matrix."""
+    if len(axis.tiles) == 0 or size >= int(axis.starts.diff().max()):
+        return allowed
+    return kept_mask(ordered_topk(scores.masked_fill(~allowed, -torch.inf), axis, size), axis)

@@ -1,0 +1,105 @@
+"""Signals that both views read: cosines, BM25, phrases, and which rows a query may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from zeromem_kernels.lexical import Ragged, bm25, phrase_support, subject_support
+from zeromem_kernels.scale import min_max, scale_to_max
+from zeromem_kernels.similarity import similarities
+from zeromem_kernels.spmm import tile_spmax, tile_spmm
+from zeromem_kernels.tiles import Axis, Csr
+
+from zeromem_gpu.retrieve.groups import Group
+
+
+@dataclass(frozen=True, eq=False)
+class Signals:
+    """Lazily computed signals of one group; every matrix is float32 [rows of its axis, width]."""
+
+    group: Group
+
+    @cached_property
+    def units(self) -> Axis:
+        """The unit axis."""
+        return self.group.axes["units"]
+
+    @cached_property
+    def visible(self) -> Tensor | None:
+        """Units that the boundaries leave, bool, or None for all."""
+        return None if self.group.hidden is None else ~self.group.hidden
+
+    @cached_property
+    def cosine(self) -> Tensor:
+        """cos(q, unit)."""
+        return similarities(self.group.stack.unit_vectors, self.group.queries, self.units)
+
+    @cached_property
+    def dense(self) -> Tensor:
+        """mm(cos) over visible units."""
+        return min_max(self.cosine, self.units, self.visible)
+
+    @cached_property
+    def terms(self) -> Ragged:
+        """The local term ids of each query."""
+        return self.group.look_up(self.group.batch.terms, "terms", self.group.stack.term_keys)
+
+    @cached_property
+    def lexical(self) -> Tensor:
+        """sc(BM25) of units."""
+        return self.bm25_of(self.group.stack.unit_postings, self.units, self.visible)
+
+    @cached_property
+    def phrase(self) -> Tensor | None:
+        """Phrase support of units, or None when no query has a phrase."""
+        if len(self.group.batch.phrases.values) == 0:
+            return None
+        return phrase_support(self.group.stack.stream, self.group.phrases(), self.units)
+
+    @cached_property
+    def subject(self) -> Tensor | None:
+        """Subject consistency of units, or None when no query has a subject."""
+        stack = self.group.stack
+        if len(self.group.batch.subjects.values) == 0:
+            return None
+        subjects = self.group.look_up(self.group.batch.subjects, "entities", stack.entity_keys)
+        return subject_support(
+            subjects, stack.speaker, stack.graph.weights, stack.ptr["units"], stack.ptr["nodes"], self.units
+        )
+
+    def temporal(self, days: float) -> Tensor | None:
+        """Temporal validity of units, or None when no query has an interval."""
+        if torch.from_numpy(self.group.batch.validity).isnan().all():
+            return None
+        validity = self.group.spread(self.group.batch.validity)
+        limits = validity[self.units.tile_of_row]
+        time = self.group.stack.time[self.units.stacked_row][:, None]
+        outside = torch.maximum(limits[..., 0] - time, time - limits[..., 1]).clamp_(min=0.0)
+        value = torch.exp(outside / (-86400.0 * days)).float()
+        # a slot that holds no query spreads as the interval [0, 0]; nobody reads it
+        return torch.where(value.isnan(), 0.0, value)
+
+    def answer_type(self) -> Tensor:
+        """1 where the unit holds a candidate of the expected answer type."""
+        bits = self.group.spread(self.group.batch.type_bits)[self.units.tile_of_row]
+        types = self.group.stack.types[self.units.stacked_row][:, None]
+        return ((types & bits) != 0).float()
+
+    def bm25_of(self, postings: Csr, axis: Axis, visible: Tensor | None) -> Tensor:
+        """sc(BM25) over the documents of a level."""
+        stack = self.group.stack
+        return scale_to_max(bm25(postings, stack.ptr["terms"], self.terms, axis), axis, visible)
+
+    def visible_at(self, members: Csr, axis: Axis) -> Tensor | None:
+        """Intervals with at least one visible unit, bool on `axis`, or None for all."""
+        if self.visible is None:
+            return None
+        return tile_spmax(members, self.visible.float(), self.units, axis) > 0
+
+    def pooled(self, members: Csr, inverse_norm: Tensor, axis: Axis) -> Tensor:
+        """cos(q, Σ members) from the members' cosines."""
+        total = tile_spmm(members, self.cosine, self.units, axis)
+        return total * inverse_norm[axis.stacked_row][:, None]

@@ -1,0 +1,108 @@
+"""Which types of answer a text may hold a candidate of: NER labels and general patterns, as bits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+ANSWER_TYPES = (
+    "date",
+    "duration",
+    "frequency",
+    "count",
+    "number",
+    "age",
+    "yes/no",
+    "choice",
+    "list",
+    "person",
+    "place",
+    "title",
+    "entity",
+    "reason",
+    "description",
+    "inference",
+)
+_BIT = {name: 1 << at for at, name in enumerate(ANSWER_TYPES)}
+
+_LABELS = {
+    "DATE": ("date",),
+    "TIME": ("date",),
+    "PERSON": ("person",),
+    "PER": ("person",),
+    "NAME": ("person",),
+    "GPE": ("place",),
+    "LOC": ("place",),
+    "FAC": ("place",),
+    "WORK_OF_ART": ("title",),
+    "CARDINAL": ("count", "number"),
+    "QUANTITY": ("number",),
+    "PERCENT": ("number",),
+    "MONEY": ("number",),
+}
+_LABEL_BITS = {label: sum(_BIT[name] for name in names) for label, names in _LABELS.items()}
+
+_COUNTED = (
+    r"(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozens?|twenty|thirty|forty"
+    r"|fifty|sixty|seventy|eighty|ninety|hundred|several|(?:a )?few|(?:a )?couple(?: of)?|many|half an?)"
+)
+_UNIT = (
+    r"(?:seconds?|minutes?|mins?|hours?|hrs?|days?|nights?|weeks?|weekends?|months?|years?|yrs?|decades?)"
+)
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|march|apr(?:il)?|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)"
+)
+_DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
+_PART = r"(?:night|morning|afternoon|evening|summer|winter|spring|autumn|fall)"
+_PATTERNS = {
+    "date": rf"{_MONTH}|\d{{1,2}}(?:st|nd|rd|th)? may|may \d{{1,4}}|{_DAY}|yesterday|today|tonight|tomorrow"
+    rf"|(?:last|next|this|previous|past) (?:\w+ )?(?:{_UNIT}|{_PART})"
+    rf"|{_COUNTED} {_UNIT} (?:ago|later|before|earlier)|(?:1[5-9]|20)\d\d|\d{{1,2}}:\d\d",
+    "duration": rf"{_COUNTED}[ -](?:\w+ )?{_UNIT}|for (?:years|months|weeks|days|hours|ages|decades)"
+    r"|since \w+|(?:all|whole|entire) (?:day|night|week|month|year|summer|winter|weekend)",
+    "frequency": rf"every (?:\w+ )?(?:{_UNIT}|{_DAY}|{_PART})"
+    rf"|(?:once|twice|{_COUNTED} times) (?:an?|each|every|per)|daily|weekly|monthly|yearly|annually"
+    rf"|(?:each|per) {_UNIT}|{_COUNTED} {_UNIT} (?:a|per) {_UNIT}|always|usually|often|rarely|regularly"
+    r"|never|sometimes|occasionally|on weekends|(?:mon|tues|wednes|thurs|fri|satur|sun)days",
+    "count": rf"{_COUNTED.replace('|an?|', '|')} [a-z]+|once|twice|both",
+    "number": r"\d[\d.,]*|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|hundreds?"
+    r"|thousands?|millions?|billions?|half|percent",
+    "age": r"\d{1,3}[ -](?:years?|yrs?|months?)[ -]old|aged? \d{1,3}|turn(?:s|ed|ing)? \d{1,3}"
+    r"|\d{1,3}(?:st|nd|rd|th) birthday|(?:in (?:his|her|my|their|your) )?(?:early |mid |late )?"
+    r"(?:teens|twenties|thirties|forties|fifties|sixties)|born (?:in|on)|years old",
+    "reason": r"because|since (?:i|we|he|she|they|it|you)|so that|in order to|due to|thanks to|that's why"
+    r"|reasons?|caused?|led to|inspired|motivat\w+|as a result|made me|helps? me|to (?:help|raise|support)",
+}
+_COMPILED = {
+    name: re.compile(rf"(?<![\w])(?:{pattern})(?!\w)", re.IGNORECASE) for name, pattern in _PATTERNS.items()
+}
+# a title is a quotation that begins with a capital and does not end as a spoken sentence does
+_TITLE = re.compile(r"""["“«]\s*[A-Z0-9][^"“”«»\n]{0,80}[^"“”«»\n.!?,]["”»]""")
+
+
+class _Labelled(Protocol):
+    @property
+    def label(self) -> str: ...
+
+
+def type_mask(text: str, mentions: Sequence[_Labelled]) -> int:
+    """The bits of the answer types that cleaned `text`, with its `mentions`, may hold a candidate of.
+
+    Bit i stands for `ANSWER_TYPES[i]`. Types whose answers no pattern can recognise (a choice, a
+    description, …) have no bit in any text. Empty text gives 0.
+
+    >>> [name for i, name in enumerate(ANSWER_TYPES) if type_mask("It took three weeks.", []) >> i & 1]
+    ['duration', 'count', 'number']
+    """
+    mask = 0
+    for mention in mentions:
+        mask |= _LABEL_BITS.get(mention.label, 0)
+    lowered = text.replace("’", "'")
+    for name, pattern in _COMPILED.items():
+        if not mask & _BIT[name] and pattern.search(lowered):
+            mask |= _BIT[name]
+    if not mask & _BIT["title"] and _TITLE.search(text):
+        mask |= _BIT["title"]
+    return mask
