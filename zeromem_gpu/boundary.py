@@ -34,9 +34,11 @@ def hidden_units(index: MemoryIndex, bank: Bank, rows: Rows, boundary: Boundary,
     for name, limit in (("after", boundary.after), ("before", boundary.before)):
         if limit is None:
             continue
-        instant, _ = parse_time(limit, zone) if limit != "" else (None, None)
-        if instant is None:
-            raise InvalidInput(f"boundary.{name}", repr(limit), "None, a datetime, or text that reads as a date")
+        try:
+            instant, _ = parse_time(limit, zone)
+        except InvalidInput as error:
+            allowed = "None, a datetime, or text that reads as a date"
+            raise InvalidInput(f"boundary.{name}", repr(limit), allowed) from error
         # a unit without a time compares false with everything and so stays hidden
         hidden |= ~(rows.time >= instant) if name == "after" else ~(rows.time <= instant)
     return hidden

@@ -8,12 +8,15 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 from rich.console import Console
 
 from zeromem_gpu.errors import InvalidInput, ZeroMemError
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 P = ParamSpec("P")
 
@@ -55,10 +58,9 @@ eval_app = typer.Typer(help="Measure on public benchmarks.", **_OPTIONS)
 app.add_typer(vectors_app, name="vectors")
 app.add_typer(eval_app, name="eval")
 
-EncoderName = Annotated[
-    str | None,
-    typer.Option("--encoder", help="minilm, BAAI/bge-m3, or a sentence-transformers name or path."),
-]
+_ENCODER = typer.Option("--encoder", help="minilm, BAAI/bge-m3, or a sentence-transformers name or path.")
+EncoderName = Annotated[str, _ENCODER]
+EncoderChoice = Annotated[str | None, _ENCODER]
 Vectors = Annotated[Path | None, typer.Option(help="Take vectors from this file (see `vectors export`).")]
 Device = Annotated[
     str | None, typer.Option(help="cpu, cuda or cuda:N; else ZEROMEM_DEVICE, else the best.")
@@ -77,7 +79,7 @@ Explain = Annotated[bool, typer.Option("--explain", help="Show profile, view sco
 def index(
     traces: Annotated[Path, typer.Argument(help="JSON Lines; one Trace a line.")],
     out: Annotated[Path, typer.Option(help="Index folder; traces are added where it is one.")],
-    encoder: EncoderName = None,
+    encoder: EncoderChoice = None,
     vectors: Vectors = None,
     device: Device = None,
     settings: Settings = None,
@@ -94,11 +96,12 @@ def index(
     from zeromem_gpu import Config, Memory
 
     options: dict[str, Any] = {"device": device, "vectors": vectors, "cache_dir": _cache(cache, no_cache)}
-    if out.is_dir() and any(out.iterdir()):
+    if out.is_dir() and any(out.iterdir()):  # Memory.open refuses what is no index
         if changes:
             raise InvalidInput("--set", ", ".join(changes), "nothing where --out is an index already")
         memory = Memory.open(out, encoder=encoder, **options)
     else:
+        _make_folder(out)
         options |= {} if encoder is None else {"encoder": encoder}
         memory = Memory(Config().replace(**changes), **options)
     with _progress() as update:
@@ -121,7 +124,7 @@ def search(
     limit: Annotated[int | None, typer.Option(help="Most units returned.")] = None,
     explain: Explain = False,
     as_json: AsJson = False,
-    encoder: EncoderName = None,
+    encoder: EncoderChoice = None,
     vectors: Vectors = None,
     device: Device = None,
     cache: Cache = None,
@@ -178,7 +181,7 @@ def info(
 @vectors_app.command("export")
 @_guarded
 def vectors_export(
-    encoder: Annotated[str, typer.Option("--encoder", help="The encoder whose vectors are wanted.")],
+    encoder: EncoderName,
     out: Annotated[Path, typer.Option(help="The safetensors file to write.")],
     cache: Cache = None,
 ) -> None:
@@ -240,7 +243,11 @@ def eval_locomo(
             dataset, memory, config, views=_names(views), depth=k, latency_samples=samples, progress=update
         )
     facts = memory.info()
-    extra = {"encoder": facts.get("encoder"), "machine": report.machine(), "versions": report.versions()}
+    extra = {
+        "encoder": facts["fingerprint"]["encoder_fingerprint"],
+        "machine": {**report.machine(), "device": facts["device"]},
+        "versions": {**report.versions(), "ner": facts["fingerprint"]["ner"]},
+    }
     report.write(found, folder, extra)
     console = _console()
     console.print(report.table(found.summary))
@@ -271,16 +278,26 @@ def demo(
         _print_json([result_value(result) for result in results])
         return
     console = _console()
-    found = 0
+    some = whole = 0
     for question, result in zip(questions, results, strict=True):
-        found += question.found(one.trace.id for one in result)
+        hits = {one.trace.id for one in result}.intersection(question.expected)
+        some, whole = some + bool(hits), whole + (len(hits) == len(question.expected))
         view = result_view(result, explain=True, expected=question.expected, answer=question.answer)
         console.print(view)
     console.print(added_view(report))
     console.print(timings_line(results[0].timings or {}, len(results)))
-    console.print(
-        f"all evidence found for {found} of {len(questions)} questions, with 0 LLM tokens", style="bold"
-    )
+    text = f"{some} of {len(questions)} questions found evidence of their answer, {whole} all of it"
+    console.print(f"{text}; 0 LLM tokens", style="bold")
+
+
+def _make_folder(folder: Path) -> None:
+    """Find an unusable --out before the work, not after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            "--out", f"{folder} ({error.strerror})", "a folder that can be written"
+        ) from error
 
 
 def _console() -> Console:
@@ -303,18 +320,20 @@ def _cache(cache: Path | None, no_cache: bool) -> Path | bool | None:
 
 
 @contextmanager
-def _progress() -> Iterator[Any]:
-    """A progress bar on stderr that is gone afterwards; yields the callback for `Memory.add`."""
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress bars on stderr, one a stage, gone afterwards; yields what `Memory.add` calls."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield bar
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    tasks: dict[str, TaskID] = {}
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+
+        def update(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield update
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ def resolve_device(device: str | torch.device | None = None) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         resolved = torch.device(asked)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise InvalidInput("device", repr(asked), "cpu, cuda or cuda:N") from error
     if resolved.type not in ("cpu", "cuda"):
         raise InvalidInput("device", repr(asked), "cpu, cuda or cuda:N")

@@ -17,7 +17,7 @@ from zeromem_gpu.build.check import check_traces
 from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.ingest import Tools, ingest
 from zeromem_gpu.build.stack import Stack, stack_banks
-from zeromem_gpu.build.views import bank_view
+from zeromem_gpu.build.views import BankView, bank_view
 from zeromem_gpu.cache import DiskCache, default_cache_dir
 from zeromem_gpu.config import Config
 from zeromem_gpu.device import resolve_device
@@ -26,6 +26,7 @@ from zeromem_gpu.encoders.protocol import Encoder, checked_encode
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.query.batch import QueryBatch, build_batch
 from zeromem_gpu.query.profile import Profiler
+from zeromem_gpu.retrieve.closure import RULES
 from zeromem_gpu.retrieve.engine import Hidden, Ranked, retrieve
 from zeromem_gpu.text.entities import CachedExtractor, EntityExtractor, SpacyExtractor
 from zeromem_gpu.text.normalize import clean
@@ -205,13 +206,13 @@ class Memory:
         if index is not None and asked:
             mine = [names[place] for place in asked]
             begin = time.perf_counter()
-            batch = self._batch(index, [profiles[place] for place in asked], mine)
-            timings["encode_queries_s"] = time.perf_counter() - begin
-            begin = time.perf_counter()
             views = {name: bank_view(index, index.banks[name], config) for name in dict.fromkeys(mine)}
             order = {name: at for at, name in enumerate(views)}
             stack = self._stack([index.banks[name] for name in views], index, config)
             timings["prepare_s"] = time.perf_counter() - begin
+            begin = time.perf_counter()
+            batch = self._batch(index, [profiles[place] for place in asked], [views[name] for name in mine])
+            timings["encode_queries_s"] = time.perf_counter() - begin
             begin = time.perf_counter()
             hidden = self._hidden(index, mine, [boundaries[place] for place in asked], config)
             ranked = retrieve(stack, np.array([order[name] for name in mine]), batch, hidden, config)
@@ -235,26 +236,25 @@ class Memory:
             self._profiler = Profiler(self.config.ner_model, self.config.timezone)
         return self._profiler.profile(questions, [speakers.get(name or "", ()) for name in banks])
 
-    def _batch(self, index: MemoryIndex, profiles: list[QueryProfile], banks: list[str]) -> QueryBatch:
+    def _batch(self, index: MemoryIndex, profiles: list[QueryProfile], views: list[BankView]) -> QueryBatch:
         """Encode the questions, and those of their entities that their bank does not know by name."""
         tools = self._load_tools()
         texts = [clean(profile.text) for profile in profiles]
         empty = np.zeros((len(texts), index.dim), np.float32)
         batch = build_batch(profiles, empty, tools.analyzer)
-        keys, ptr = batch.entities.values.tolist(), batch.entities.ptr.tolist()
-        unknown = {
-            key
-            for at, name in enumerate(banks)
-            for key in keys[ptr[at] : ptr[at + 1]]
-            if key not in index.banks[name].entities
-        }
+        ptr = batch.entities.ptr.tolist()
+        unknown: set[int] = set()
+        for at, view in enumerate(views):
+            keys, live = batch.entities.values[ptr[at] : ptr[at + 1]], view.rows.entity_keys
+            place = np.searchsorted(live, keys)
+            unknown |= set(keys[np.append(live, 0)[place] != keys].tolist())
         missing = np.array(sorted(unknown), np.int64)
         names = [batch.entity_names[key] for key in missing.tolist()]
         vectors, bad = checked_encode(tools.encoder, [*texts, *names])
         if bad[: len(texts)].any():
-            place = int(np.flatnonzero(bad[: len(texts)])[0])
+            first = int(np.flatnonzero(bad[: len(texts)])[0])
             raise InvalidInput(
-                f"query[{place}]", "a zero or NaN vector from the encoder", "questions that the encoder can read"
+                f"query[{first}]", "a zero or NaN vector from the encoder", "questions that the encoder can read"
             )
         return replace(
             batch, vectors=vectors[: len(texts)], vector_keys=missing, entity_vectors=vectors[len(texts) :]
@@ -262,7 +262,8 @@ class Memory:
 
     def _stack(self, banks: list[Bank], index: MemoryIndex, config: Config) -> Stack:
         """The stacked views of some banks; the last few are kept."""
-        key = (*(id(bank) for bank in banks), config.bm25_k1, config.bm25_b, config.chain_weight)
+        # the banks themselves are the key: an id could be taken again by the bank of a newer version
+        key = (*banks, config.bm25_k1, config.bm25_b, config.chain_weight)
         with self._loading:
             found = self._stacks.get(key)
             if found is None:
@@ -457,7 +458,7 @@ def _evidence(
                 score=float(ranked.scores[row, place]),
                 graph_score=None if np.isnan(graph) else float(graph),
                 hierarchy_score=None if np.isnan(hierarchy) else float(hierarchy),
-                rule="primary",
+                rule=RULES[ranked.rules[row, place]],
                 start=int(units["start"][unit]),
                 end=int(units["end"][unit]),
             )

@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from zeromem_gpu import AddReport, SearchResult
+    from zeromem_gpu import AddReport, Evidence, SearchResult
 
 
 def safe(text: str) -> str:
@@ -88,29 +89,32 @@ def result_view(
         parts += [Text(f"  {line}", style="dim") for line in _profile_lines(result)]
     if not len(result):
         parts.append(Text("  nothing in this bank and boundary", style="yellow"))
-        return Group(*parts, Text())
-    grid = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=True)
-    grid.add_column("", justify="right", width=2)
-    grid.add_column("score", justify="right", no_wrap=True)
-    if explain:
-        grid.add_column("graph", justify="right", no_wrap=True)
-        grid.add_column("hier.", justify="right", no_wrap=True)
-        grid.add_column("rule", no_wrap=True)
-    grid.add_column("id", style="cyan", no_wrap=True)
-    grid.add_column("session, time", style="dim", no_wrap=True)
-    grid.add_column("evidence", ratio=1)
     for rank, one in enumerate(result, 1):
-        trace = one.trace
-        hit = trace.id in expected
-        mark = Text("✓" if hit else str(rank), style="bold green" if hit else "dim")
-        views = (_score(one.graph_score), _score(one.hierarchy_score), one.rule) if explain else ()
-        where = ", ".join(filter(None, (safe(trace.session), _short_time(trace.time))))
-        said = Text.assemble((f"{safe(trace.speaker)}: " if trace.speaker else "", "bold"), safe(one.text))
-        if trace.caption:
-            said.append(f" [{safe(trace.caption)}]", style="dim italic")
-        grid.add_row(mark, _score(one.score), *views, safe(trace.id), where, said)
-    parts.append(grid)
+        parts += [_origin(rank, one, one.trace.id in expected, explain), Padding(_said(one), (0, 0, 0, 4))]
     return Group(*parts, Text())
+
+
+def _origin(rank: int, one: Evidence, hit: bool, explain: bool) -> Text:
+    """Where a unit comes from and, with `explain`, why it is here."""
+    where = (safe(one.trace.id), safe(one.trace.session), _short_time(one.trace.time))
+    line = Text.assemble(
+        (f" {'✓' if hit else rank:>2} ", "bold green" if hit else "dim"),
+        f"{one.score:.3f}  ",
+        (where[0], "cyan"),
+        ("  " + "  ".join(filter(None, where[1:])), "dim"),
+    )
+    if explain:
+        views = f"  graph {_score(one.graph_score)}  hierarchy {_score(one.hierarchy_score)}  {one.rule}"
+        line.append(views, style="dim")
+    return line
+
+
+def _said(one: Evidence) -> Text:
+    speaker = f"{safe(one.trace.speaker)}: " if one.trace.speaker else ""
+    text = Text.assemble((speaker, "bold"), safe(one.text))
+    if one.trace.caption:
+        text.append(f" [{safe(one.trace.caption)}]", style="dim italic")
+    return text
 
 
 def timings_line(timings: Mapping[str, float], questions: int) -> Text:
@@ -173,9 +177,8 @@ def _time(value: datetime | str | None) -> str | None:
 
 
 def _short_time(value: datetime | str | None) -> str:
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return safe(value)
+    try:
+        value = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        return safe(str(value))
     return "" if value is None else value.strftime("%Y-%m-%d %H:%M")

@@ -38,13 +38,21 @@ def fuse(graph: TopK, hierarchy: TopK, weight: Tensor, axis: Axis, k: int) -> To
     return ordered_topk(mixed, axis, k)
 
 
+def scaled(scores: Tensor, candidates: TopK) -> Tensor:
+    """Ŝ of a view's raw scores [T, n, width] (NaN for units it did not return, which become 0)."""
+    if candidates.rows.shape[1] == 0:
+        return torch.zeros_like(scores)
+    high = candidates.scores[:, :1]
+    low = torch.where(candidates.rows >= 0, candidates.scores, torch.inf).amin(1, keepdim=True)
+    value = torch.where(has_spread(low, high), (scores - low) / (high - low), 1.0)
+    return torch.where(scores.isnan(), 0.0, value)
+
+
 def _add(mixed: Tensor, top: TopK, share: Tensor, axis: Axis) -> Tensor:
     if top.rows.shape[1] == 0:
         return mixed
     returned = top.rows >= 0
-    high = top.scores[:, :1]
-    low = torch.where(returned, top.scores, torch.inf).amin(1, keepdim=True)
-    value = torch.where(has_spread(low, high), (top.scores - low) / (high - low), 1.0) * share[:, None]
+    value = scaled(torch.where(returned, top.scores, torch.nan), top) * share[:, None]
     place = torch.where(returned, top.rows.long() + axis.starts[:-1, None, None], axis.rows)
     width = mixed.shape[1]
     part = torch.full((axis.rows + 1, width), torch.nan, device=mixed.device)

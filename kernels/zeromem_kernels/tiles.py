@@ -10,8 +10,10 @@ Columns past a tile's own queries hold defined values that nobody reads.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import ModuleType
@@ -115,9 +117,22 @@ def _compiled() -> ModuleType | None:
     return cpu
 
 
+_torch_only: ContextVar[bool] = ContextVar("torch_only", default=False)
+
+
+@contextmanager
+def torch_forms() -> Iterator[None]:
+    """Within this block, in this thread or task, every operation takes its torch form."""
+    token = _torch_only.set(True)
+    try:
+        yield
+    finally:
+        _torch_only.reset(token)
+
+
 def compiled(tensor: Tensor) -> ModuleType | None:
     """The module of compiled CPU forms when it can serve `tensor`, else None: the torch form serves."""
-    return _compiled() if tensor.device.type == "cpu" else None
+    return _compiled() if tensor.device.type == "cpu" and not _torch_only.get() else None
 
 
 @lru_cache(maxsize=1)

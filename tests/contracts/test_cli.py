@@ -151,6 +151,9 @@ def test_malformed_line_stores_nothing(tmp_path: Path, recorder: type[Recorder])
 
 def test_missing_traces(tmp_path: Path, recorder: type[Recorder]) -> None:
     refused(run("index", tmp_path / "no.jsonl", "--out", tmp_path / "out"), "no.jsonl", "No such file")
+    write_traces(tmp_path / "t.jsonl", TRACES)
+    refused(run("index", tmp_path / "t.jsonl", "--out", tmp_path / "t.jsonl"), "--out")
+    assert recorder.calls == [], "found before the models are loaded"
     refused(run("index", tmp_path, "--out", tmp_path / "out"), str(tmp_path), "directory")
 
 
@@ -328,6 +331,39 @@ def test_eval_without_data(tmp_path: Path) -> None:
         "invalid JSON",
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_from_lines_to_evidence(tmp_path: Path) -> None:
+    """The commands over the real engine: index, add, search within a boundary, info, wrong encoder."""
+    path, out = tmp_path / "t.jsonl", tmp_path / "index"
+    cache = ("--cache", tmp_path / "cache")
+    write_traces(path, TRACES)
+    result = run("index", path, "--out", out, "--encoder", "minilm", "--set", "rho=0.5", *cache)
+    assert result.exit_code == 0, result.output
+    assert "2 added, 0 updated, 0 unchanged" in result.stdout
+    write_traces(path, [TRACES[0], Trace(id="3", text="Cleo sells the honey.", bank="b", speaker="Ada")])
+    result = run("index", path, "--out", out, *cache)
+    assert result.exit_code == 0, result.output
+    assert "1 added, 0 updated, 1 unchanged" in result.stdout
+    (found,) = json.loads(run("search", out, "Who sells the honey?", "--json", *cache).stdout)
+    assert [one["id"] for one in found["evidence"]][0] == "3"
+    assert {one["id"]: one["text"] for one in found["evidence"]} == {
+        "1": TRACES[0].text,
+        "2": TRACES[1].text,
+        "3": "Cleo sells the honey.",
+    }
+    (found,) = json.loads(run("search", out, "honey?", "--json", "--speaker", "Ben", *cache).stdout)
+    assert [one["id"] for one in found["evidence"]] == ["2"]
+    (found,) = json.loads(run("search", out, "honey?", "--json", "--session", "none", *cache).stdout)
+    assert found["evidence"] == []
+    facts = json.loads(run("info", out, "--json").stdout)
+    assert (facts["traces"], facts["banks"], facts["config"]["rho"]) == (3, 1, 0.5)
+    refused(run("search", out, "who?", "--session", "", *cache))
+    refused(run("search", out, "who?", "--bank", "", *cache), "bank")
+    refused(run("search", out, "who?", "--after", "not a time", *cache))
+    refused(run("search", tmp_path / "none", "who?", *cache), "none")
+    refused(run("info", tmp_path / "cache"), "cache")
+    refused(run("index", path, "--out", tmp_path / "cache", *cache), "cache")
 
 
 def test_vectors_export(tmp_path: Path) -> None:

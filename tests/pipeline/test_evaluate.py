@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections import Counter
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from rich.console import Console
 
 from zeromem_gpu import Config, Evidence, InvalidInput, QueryProfile, SearchResult, Trace
 from zeromem_gpu.evaluate import metrics, report
@@ -88,7 +90,10 @@ class Oracle:
 
     def add(self, traces: list[Trace], *, progress: Any = None) -> Any:
         self.traces += traces
-        return SimpleNamespace(timings={"ner_s": 1.0, "encode_s": 2.0, "graph_s": 3.0, "bm25_s": 4.0})
+        return SimpleNamespace(timings={"ner_s": 1.0, "encode_s": 2.0})
+
+    def prepare(self) -> dict[str, float]:
+        return {"graph_s": 3.0, "bm25_s": 4.0}
 
     def search(
         self, query: list[str], *, bank: list[str], config: Config, limit: int | None, explain: bool
@@ -267,7 +272,7 @@ def test_evaluation_averages_over_questions(tmp_path: Path) -> None:
     assert summary["tuning"]["conversations"] == ["conv-26"]
     assert (summary["reporting"]["questions"], summary["reporting"]["skipped"]) == (4, 2)
     assert summary["views"]["graph"]["mrr"] == pytest.approx((1 / 3 + 1.0) / 2)
-    assert summary["timing"]["encode_s"] == 2.0
+    assert [summary["timing"][name] for name in ("ner_s", "encode_s", "graph_s", "bm25_s")] == [1, 2, 3, 4]
     assert summary["timing"]["profile_ms_per_query"] == pytest.approx(250.0)
     assert summary["timing"]["retrieve_ms_per_query"] == pytest.approx(125.0)
     assert summary["single_query"]["questions"] == 3
@@ -336,6 +341,25 @@ def test_written_files_repeat_the_numbers(tmp_path: Path) -> None:
         "hierarchy": None,
         "rule": "view",
     }
+
+
+def test_table_shows_every_view_and_part(tmp_path: Path) -> None:
+    """At 80 columns nothing is cut, and one side of the split alone is not shown twice."""
+    console = Console(width=80, record=True, file=io.StringIO())
+    found, _ = run(load_locomo(stored(tmp_path, "conv-26", "conv-42")))
+    console.print(report.table(found.summary))
+    text = console.export_text()
+    assert [word for word in ("both", "graph", "hierarchy") if f" {word} " in text] == [
+        "both",
+        "graph",
+        "hierarchy",
+    ]
+    assert text.count("reporting") == text.count("  tuning") == text.count("open-domain") == 3
+    assert "…" not in text
+    assert "8 questions asked in one batch, 4 without gold evidence left out" in text
+    half, _ = run(load_locomo(tmp_path, conversations=["conv-42"]))
+    console.print(report.table(half.summary))
+    assert "reporting" not in console.export_text()
 
 
 def test_unwritable_output_is_found_first(tmp_path: Path) -> None:

@@ -159,10 +159,8 @@ def test_a_date_is_validity_in_a_dialogue_and_content_elsewhere(profiler: Profil
     question = "What did Nadia sell in May 2023?"
     start, end = one(profiler, question, CHAT).validity or (None, None)
     assert start == datetime(2023, 5, 1, tzinfo=UTC).timestamp()
-    assert end is not None and datetime.fromtimestamp(end, UTC).date().isoformat() in (
-        "2023-05-31",
-        "2023-06-01",
-    )
+    assert end is not None
+    assert round(end - (start or 0)) == 31 * 86_400
     assert one(profiler, question).validity is None
     assert "May 2023" in one(profiler, question).phrases
     assert one(profiler, "May Nadia sell it?", CHAT).validity is None
@@ -212,7 +210,7 @@ def test_questions_without_words(profiler: Profiler, question: str) -> None:
 def test_a_very_long_question_keeps_its_end(profiler: Profiler, long: str) -> None:
     """Pasted text in front of a question that hides the question or takes minutes."""
     found = one(profiler, f"{long}. When did Tobias arrive?", CHAT)
-    assert found.answer_type == "date" or long.startswith('"')
+    assert found.answer_type == "date"
     assert "Tobias" in found.entities
     assert len(found.text) > 99_000
 
@@ -252,7 +250,8 @@ def test_equal_questions_of_different_banks_differ(profiler: Profiler) -> None:
     """Deduplication that forgets the speakers."""
     documents, dialogue = profiler.profile(["When did Tobi leave in 2019?"] * 2, [(), CHAT])
     assert (documents.subjects, dialogue.subjects) == (("Tobi",), ("Tobias",))
-    assert documents.validity is None and dialogue.validity is not None
+    assert documents.validity is None
+    assert dialogue.validity is not None
 
 
 def test_arguments(profiler: Profiler) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -144,8 +145,9 @@ def test_an_unknown_stemmer_is_refused():
         Analyzer("german")  # type: ignore[arg-type]
 
 
-def test_term_keys_are_stable_across_processes_and_never_zero():
-    assert term_key("paris") == 4461803911137150653 or term_key("paris") != 0  # pinned below
+def test_term_keys_are_stable_across_processes():
+    assert term_key("paris") == 1657316678316814225
+    assert term_key("") == -5426141060434712860
     assert term_keys(["paris", "rome", "paris"]).tolist() == [
         term_key("paris"),
         term_key("rome"),
@@ -162,9 +164,10 @@ def test_term_keys_are_stable_across_processes_and_never_zero():
     ("text", "sentences"),
     [
         ("One. Two! Three?", ["One.", "Two!", "Three?"]),
+        ("i left. it was fun... really", ["i left.", "it was fun... really"]),
         ("Dr. J. Smith paid 3.50. Ok.", ["Dr. J. Smith paid 3.50.", "Ok."]),
         ("Roe v. Wade vs. us. Next", ["Roe v. Wade vs. us.", "Next"]),
-        ("I left at 5 p.m. She stayed until 6 p.m. today.", None),
+        ("Out at 5 p.m. She left 6 p.m. today.", ["Out at 5 p.m.", "She left 6 p.m. today."]),
         ('He said "Hi." Then left... and came.', ['He said "Hi."', "Then left... and came."]),
         ("Wow!! 😀 Great… Yes", ["Wow!!", "😀 Great…", "Yes"]),
         ("line one\nline two\r\n\r\nthree", ["line one", "line two", "three"]),
@@ -178,8 +181,6 @@ def test_term_keys_are_stable_across_processes_and_never_zero():
     ],
 )
 def test_split_sentences(text, sentences):
-    if sentences is None:
-        sentences = ["I left at 5 p.m.", "She stayed until 6 p.m. today."]
     assert [text[start:end] for start, end in split_sentences(text)] == sentences
 
 
@@ -187,7 +188,7 @@ def test_split_sentences(text, sentences):
 def test_sentences_cover_every_character_that_is_not_blank(text):
     seen, spans = clean(text), split_sentences(text)
     assert all(start < end for start, end in spans)
-    assert all(left[1] <= right[0] for left, right in zip(spans, spans[1:], strict=False))
+    assert all(left[1] <= right[0] for left, right in pairwise(spans))
     covered = {at for start, end in spans for at in range(start, end)}
     assert {at for at, c in enumerate(seen) if not c.isspace()} <= covered
 
@@ -240,7 +241,7 @@ def test_mentions_name_their_characters_and_do_not_overlap(extractor):
             assert mention.surface == text[mention.start : mention.end]
             assert mention.name == entity_name(mention.surface) != ""
         ends = [(m.start, m.end) for m in mentions]
-        assert all(left[1] <= right[0] for left, right in zip(ends, ends[1:], strict=False))
+        assert all(left[1] <= right[0] for left, right in pairwise(ends))
 
 
 def test_the_rule_adds_names_that_the_model_alone_misses(extractor):
@@ -334,7 +335,8 @@ def test_capitalised_names(text, names):
 def test_a_taken_span_is_left_alone():
     text = "We like Aunt Caroline."
     assert capitalised_names(text, [(13, 21)]) == []
-    assert is_exclamation("Wow") and not is_exclamation("Jo")
+    assert is_exclamation("Wow")
+    assert not is_exclamation("Jo")
 
 
 @pytest.mark.parametrize(
@@ -357,7 +359,9 @@ def test_type_mask_by_pattern(text, types):
 
 
 def test_type_mask_by_label():
-    mask = type_mask("Ann in Rome", [Mention("ann", "Ann", "PERSON", 0, 3), Mention("rome", "Rome", "GPE", 7, 11)])
+    mask = type_mask(
+        "Ann in Rome", [Mention("ann", "Ann", "PERSON", 0, 3), Mention("rome", "Rome", "GPE", 7, 11)]
+    )
     assert {name for at, name in enumerate(ANSWER_TYPES) if mask >> at & 1} == {"person", "place"}
 
 
@@ -405,12 +409,11 @@ def test_parse_time_reads_noon_and_midnight(hour):
     assert parse_time(f"{hour} on 1 January, 2024", "UTC")[1] == f"2024-01-01T{wanted:02}:05:00+00:00"
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["", "yesterday", "8 May", "May 2023", "3 pm", "31 Feb 2023", "rubbish", "\ud800", "\x00", "x" * 3000]
-    + ["99999-01-01", 5, True, b"2023-05-08"],
-    ids=repr,
-)
+NO_DAY = ["", "yesterday", "8 May", "May 2023", "3 pm", "31 Feb 2023", "rubbish", "99999-01-01"]
+NO_TIME = [*NO_DAY, "\ud800", "\x00", "x" * 3000, 5, True, b"2023-05-08"]
+
+
+@pytest.mark.parametrize("value", NO_TIME, ids=lambda value: ascii(value)[:20])
 def test_parse_time_refuses_what_names_no_day(value):
     with pytest.raises(InvalidInput, match="time"):
         parse_time(value, "UTC")
@@ -456,19 +459,19 @@ def test_date_interval(text, first, last):
     assert end.timestamp() - 1 < found[1] < end.timestamp()
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["What may Ann do?", "in May", "on 8 May", "Who paid 2000 dollars?", "30 Feb 2023", "version 3.2023"]
-    + ["room 2023", "yesterday", "from 12 to 15 people", "may 2 people come?", *ODD.values()],
-    ids=repr,
-)
+NO_DATE = ["What may Ann do?", "in May", "on 8 May", "Who paid 2000 dollars?", "30 Feb 2023", "yesterday"]
+NO_YEAR = ["version 3.2023", "room 2023", "from 12 to 15 people", "may 2 people come?"]
+
+
+@pytest.mark.parametrize("text", [*NO_DATE, *NO_YEAR, *ODD.values()], ids=lambda text: ascii(text)[:20])
 def test_date_interval_finds_no_date(text):
     assert date_interval(text, "UTC") is None
 
 
 def test_date_interval_begins_and_ends_in_the_zone():
     utc, tokyo = date_interval("on 8 May 2023", "UTC"), date_interval("on 8 May 2023", "Asia/Tokyo")
-    assert utc is not None and tokyo is not None
+    assert utc is not None
+    assert tokyo is not None
     assert utc[0] - tokyo[0] == 9 * 3600
     spring = date_interval("on 26 March 2023", "Europe/Berlin")
     assert spring is not None

@@ -74,15 +74,16 @@ def spread_activation(
 ) -> tuple[Array, float]:
     """η = Σ_t η_t over t = 0 … steps, and the margin of the closest pruning decision.
 
-    η₀ as given, each later η_t divided by its maximum. With a floor (pruned), η_t is pruned before step
-    t + 1, and it is the pruned η_t that enters the sum; the last one is never pruned.
+    η₀ as given, each later η_t divided by its maximum. With a floor (pruned), every η_t, the first and
+    the last included, is pruned before it enters the sum and the next step.
     """
     margin = math.inf
     total = np.zeros(len(eta))
-    for _ in range(steps):
+    for step in range(steps + 1):
+        if step > 0:
+            eta = to_unit_maximum(step_printed(eta, similarity, members, exclude_self))
         if floor is not None:
             eta, closest = prune(eta, floor)
             margin = min(margin, closest)
         total += eta
-        eta = to_unit_maximum(step_printed(eta, similarity, members, exclude_self))
-    return total + eta, margin
+    return total, margin

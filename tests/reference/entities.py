@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tests.reference.facts import Array, Sentence, Token, Unit
-from tests.reference.lexical import raw_tokens_of
+from tests.reference.lexical import said_tokens_of
 from tests.reference.scaling import cosines
 
 
@@ -17,13 +17,13 @@ def entity_counts(
 ) -> dict[str, int]:
     """entities(i) as name -> c(e, i), in order of first appearance.
 
-    c = max(mentions, occurrences of a known single-token speaker name among the unit's tokens)
+    c = max(mentions, occurrences of a known single-token speaker name in the unit's text and caption)
     + (1 if `speaker_entities` and e is the unit's speaker).
     """
     counts: dict[str, int] = {}
     for name, count in unit.mentions:
         counts[name] = counts.get(name, 0) + count
-    tokens = raw_tokens_of(unit)
+    tokens = said_tokens_of(unit)
     for name in speakers:
         if name in name_token:
             seen = sum(1 for token in tokens if token == name_token[name])

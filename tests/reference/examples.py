@@ -21,13 +21,13 @@ def unit(
     mentions: Sequence[tuple[str, int]] = (),
     time: float | None = None,
     type_mask: int = 0,
+    caption: str = "",
 ) -> Unit:
     """A unit whose stems are its words; "the" is a stop word."""
     parts: list[list[tuple[Token, Token]]] = [
-        [(word, "" if word == "the" else word) for word in text.split()]
+        [(word, "" if word == "the" else word) for word in part.split()]
+        for part in (speaker or "", text, caption)
     ]
-    if speaker is not None:
-        parts.insert(0, [(speaker, speaker)])
     return Unit(text or "t", session, time, speaker, parts, type_mask, list(mentions), vector)
 
 

@@ -20,7 +20,7 @@ Span = tuple[int, int]  # first and last row, both included
 
 @dataclass
 class Unit:
-    """A context unit. `parts` are (raw, stem) pairs of speaker, text and caption, as far as present.
+    """A context unit. `parts` are (raw, stem) pairs of speaker, text and caption: always three, some empty.
 
     A falsy stem is a stop word. `mentions` counts NER, capitalised and caller's names whose label is kept.
     `time` is UTC seconds.

@@ -15,9 +15,9 @@ def stems_of(unit: Unit) -> list[Token]:
     return [stem for part in unit.parts for _, stem in part if stem]
 
 
-def raw_tokens_of(unit: Unit) -> list[Token]:
-    """The raw tokens of a unit in order, parts joined, stop words included."""
-    return [raw for part in unit.parts for raw, _ in part]
+def said_tokens_of(unit: Unit) -> list[Token]:
+    """The raw tokens of a unit's text and caption in order, stop words included, the speaker's part left out."""
+    return [raw for part in unit.parts[1:] for raw, _ in part]
 
 
 def concatenated(documents: Sequence[Sequence[Token]], first: int, last: int) -> list[Token]:

@@ -236,7 +236,8 @@ def _hierarchy_view(
     inside = shown_windows & kept_episodes[parent]
     kept_windows = views.beam(window, inside, config.window_beam)
     margins["window_beam"] = cut_margin(window, inside, config.window_beam)
-    best, margins["best_window"] = views.best_windows(len(units), bank.windows.spans, window, kept_windows)
+    offered = config.window_share * window + config.episode_share * episode[parent]
+    above = views.best_offer(len(units), bank.windows.spans, offered, kept_windows)
     own = level("turn", bank.turns, visible) + config.phrase * phrase
     for i, unit in enumerate(units):
         own[i] += config.subject * views.subject_consistency(query.subjects, unit, bank.counts[i])
@@ -245,9 +246,7 @@ def _hierarchy_view(
     local = level("local", bank.local, spans.visible_spans(bank.local.spans, visible))
     scores = own + config.local_share * local
     scores += config.neighbour_share * views.neighbour_sum(own, bank.sessions, visible)
-    for i, w in enumerate(best):
-        if w >= 0:
-            scores[i] += config.window_share * window[w] + config.episode_share * episode[parent[w]]
-    candidate = visible & (np.array(best, dtype=np.int64) >= 0)
+    candidate = visible & np.isfinite(above)
+    scores[candidate] += above[candidate]
     hierarchy, margins["hierarchy_candidates"] = views.returned(scores, candidate, config.candidates)
     return hierarchy

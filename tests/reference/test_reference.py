@@ -31,6 +31,8 @@ class TestScaling:
 
     def test_tiny_but_real_differences_count(self) -> None:
         assert scaling.min_max(np.array([0.0, 1e-20]), np.ones(2, dtype=bool)).tolist() == [0, 1]
+        assert scaling.spread(np.array([-2.0, -2.0 + 2.1e-6])) > 0
+        assert scaling.spread(np.array([-2.0, -2.0 + 1.9e-6])) == 0
 
     def test_cosine(self) -> None:
         assert scaling.cosine(2 * X, 3 * (X + Y)) == pytest.approx(math.sqrt(0.5))
@@ -135,9 +137,11 @@ class TestEntities:
         one = unit("bob saw bob and eve", speaker="ann", mentions=[("bob", 1), ("oslo", 2), ("bob", 2)])
         names: dict[str, Token] = {"ann": "ann", "bob": "bob"}
         counts = entities.entity_counts(one, ["ann", "bob", "de la cruz"], names, True)
-        assert counts == {"bob": 3, "oslo": 2, "ann": 2}
+        assert counts == {"bob": 3, "oslo": 2, "ann": 1}
         assert entities.entity_counts(one, ["bob"], {"bob": "eve"}, False) == {"bob": 3, "oslo": 2}
         assert entities.entity_counts(unit("x"), ["ann"], names, True) == {}
+        shown = unit("ann", speaker="ann", caption="ann bob ann")
+        assert entities.entity_counts(shown, ["ann", "bob"], names, True) == {"ann": 4, "bob": 1}
 
     def test_known_names_count_where_the_ner_saw_fewer(self) -> None:
         assert entities.entity_counts(
@@ -218,10 +222,20 @@ class TestActivation:
         members, similarity = [[0, 1], [0, 2]], np.array([1.0, 0.1])
         start = np.array([1.0, 0.0, 0.0])
         eta, _ = activation.spread_activation(start, similarity, members, 2, 0.2, False)
-        second = np.array([1.1 + 1 / 1.1, 1 + 1 / 1.1, 0.1])
+        # the third entry falls again after the last step: 0.1 / (1.1 + 1 / 1.1)
+        second = np.array([1.1 + 1 / 1.1, 1 + 1 / 1.1, 0.0])
         assert eta.tolist() == pytest.approx(
             (start + np.array([1, 1 / 1.1, 0]) + second / second.max()).tolist()
         )
+        kept, _ = activation.spread_activation(start, similarity, members, 2, 0.04, False)
+        weak = 0.1 * (1 + 0.1 / 1.1)  # what the weak sentence passes on in the second step
+        assert kept[2] == pytest.approx(0.1 / 1.1 + weak / (1 + 1 / 1.1 + weak))
+
+    def test_seeds_are_pruned_before_they_enter_the_sum(self) -> None:
+        start = np.array([1.0, 0.6, 0.7])
+        eta, margin = activation.spread_activation(start, np.zeros(1), [[0]], 0, 0.65, False)
+        assert eta.tolist() == [1.0, 0.0, 0.7]
+        assert margin == pytest.approx(0.05)
 
     def test_nothing_similar_ends_in_zero_not_nan(self) -> None:
         eta, _ = activation.spread_activation(np.array([0.7]), np.zeros(1), [[0]], 2, 0.05, False)
@@ -340,11 +354,13 @@ class TestSignalsAndFusion:
         assert views.temporal_validity(None, day, 14.0) == 0.0
         assert views.temporal_validity((day, day), None, 14.0) == 0.0
 
-    def test_best_window_takes_the_earlier_at_a_tie_and_only_kept_ones(self) -> None:
-        of, scores = [(0, 2), (1, 3), (3, 4)], np.array([0.5, 0.5, 0.9])
+    def test_best_offer_is_that_of_a_kept_window(self) -> None:
+        of, offered = [(0, 2), (1, 3), (3, 4)], np.array([0.5, -0.25, 0.75])
+        none = -math.inf
         every = np.ones(3, dtype=bool)
-        assert views.best_windows(6, of, scores, every)[0] == [0, 0, 0, 2, 2, -1]
-        assert views.best_windows(6, of, scores, np.array([False, True, False]))[0] == [-1, 1, 1, 1, -1, -1]
+        assert views.best_offer(6, of, offered, every).tolist() == [0.5, 0.5, 0.5, 0.75, 0.75, none]
+        second = np.array([False, True, False])
+        assert views.best_offer(6, of, offered, second).tolist() == [none, *[-0.25] * 3, none, none]
 
     def test_neighbours(self) -> None:
         own, every = np.array([1.0, 2.0, 4.0, 8.0]), np.ones(4, dtype=bool)

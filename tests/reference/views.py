@@ -56,21 +56,14 @@ def beam(scores: Array, allowed: Mask, width: int) -> Mask:
     return kept
 
 
-def best_windows(units: int, spans: Sequence[Span], scores: Array, kept: Mask) -> tuple[list[int], float]:
-    """The kept window of largest s'_W holding each unit (ties: the earlier; none: −1), and the margin."""
-    best = [-1] * units
-    margin = math.inf
+def best_offer(units: int, spans: Sequence[Span], offered: Array, kept: Mask) -> Array:
+    """The largest of `offered` [windows] among the kept windows holding each unit, −inf where none does."""
+    best = np.full(units, -np.inf)
     for w, (first, last) in enumerate(spans):
-        if not kept[w]:
-            continue
-        for i in range(first, last + 1):
-            if best[i] < 0:
-                best[i] = w
-                continue
-            margin = min(margin, abs(float(scores[w] - scores[best[i]])))
-            if scores[w] > scores[best[i]]:
-                best[i] = w
-    return best, margin
+        if kept[w]:
+            for i in range(first, last + 1):
+                best[i] = max(best[i], offered[w])
+    return best
 
 
 def neighbour_sum(own: Array, sessions: Sequence[Span], visible: Mask) -> Array:

@@ -89,8 +89,8 @@ class VectorFile:
                 "vectors",
                 f"{len(missing)} of {len(set(keys))} texts that are not in {self.path} (first: {shown})",
                 f"texts that {self.name} {self.revision} has encoded into this file",
-                f"Where {self.name} runs, build and search the same data with a cache directory and write "
-                "the file with zeromem_gpu.encoders.export_vectors, or use write_vectors.",
+                f"Where {self.name} runs, index and search the same data with a cache, then write "
+                f"the file: `zeromem-gpu vectors export --encoder {self.name} --out FILE`.",
             )
         rows = np.fromiter((self._rows[key] for key in keys), dtype=np.int64, count=len(keys))
         if progress is not None and len(keys):

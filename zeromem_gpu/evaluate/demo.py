@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 
@@ -19,10 +18,6 @@ class DemoQuestion:
     bank: str
     answer: str
     expected: tuple[str, ...]
-
-    def found(self, ids: Iterable[str]) -> bool:
-        """Whether every expected trace is among `ids`."""
-        return set(self.expected) <= set(ids)
 
 
 def load_demo() -> tuple[list[Trace], list[DemoQuestion]]:

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -113,22 +114,21 @@ def write(evaluation: Evaluation, directory: Path, extra: Mapping[str, Any]) -> 
 def table(summary: Mapping[str, Any]) -> RenderableType:
     """The numbers of metrics.json for a terminal: every view by part, then what the run took."""
     views: Mapping[str, Any] = summary["views"]
-    grid = Table(title=f"{summary['dataset']}: evidence per question, percent", title_justify="left")
-    for name, justify in (("views", "left"), ("part", "left"), ("questions", "right")):
-        grid.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for name in metrics.METRICS:
-        grid.add_column(name, justify="right")
-    for number, (view, block) in enumerate(views.items()):
-        parts = [("all", block), ("reporting", block["reporting"]), ("tuning", block["tuning"])]
-        parts += [(f"  {name}", part) for name, part in block["by_category"].items()]
+    grid = Table(title=f"{summary['dataset']}: evidence, percent", title_justify="left", box=SIMPLE_HEAD)
+    grid.add_column("views, part", no_wrap=True)
+    for label in ("n", "R@5", "R@10", "R@12", "hit@5", "nDCG@10", "MRR"):
+        grid.add_column(label, justify="right", no_wrap=True)
+    for view, block in views.items():
+        parts = [(view, block)]
+        # a run over one side of the split alone has nothing to set apart
+        sides = [(name, block[name]) for name in ("reporting", "tuning") if block[name]["questions"]]
+        parts += sides if len(sides) > 1 else []
+        parts += list(block["by_category"].items())
         for row, (name, part) in enumerate(parts):
-            if part["questions"]:
-                style = "bold" if row == 0 else None
-                count = f"{part['questions'] - part['skipped']:,}"
-                cells = [_percent(part[metric]) for metric in metrics.METRICS]
-                grid.add_row(view if row == 0 else "", name, count, *cells, style=style)
-        if number < len(views) - 1:
-            grid.add_section()
+            count = f"{part['questions'] - part['skipped']:,}"
+            cells = [_percent(part[metric]) for metric in metrics.METRICS]
+            grid.add_row(name if row == 0 else f"  {name}", count, *cells, style=None if row else "bold")
+        grid.add_section()
     return Group(grid, *_notes(summary))
 
 

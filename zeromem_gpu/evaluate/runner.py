@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 VIEWS = ("both", "graph", "hierarchy")
 BUILD_TIMINGS = ("ner_s", "encode_s", "graph_s", "bm25_s")
 
-Stage = Callable[[str], None]
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +55,21 @@ def evaluate(
     views: Sequence[str] = VIEWS,
     depth: int = 12,
     latency_samples: int = 200,
-    progress: Any = None,
-    stage: Stage = lambda name: None,
+    progress: Progress = lambda stage, done, total: None,
 ) -> Evaluation:
     """Index `dataset` in `memory` (empty, made with `config`), then ask every question in one batch.
 
     `views` are run in turn over the same index; the headline is the first. `depth` is how many traces
     each question keeps, at least 12 so that recall@12 means what it says; `config.top_k` is the number of
     primary units, as in any search. Up to `latency_samples` questions are then asked one by one.
-    `progress` goes to `memory.add`; `stage` is told what begins. A data set without questions is
-    `InvalidInput`.
+    `progress` is called as (stage, done, total). A data set without questions is `InvalidInput`.
     """
     questions = tuple(dataset.questions)
     check_run(questions, views, depth, latency_samples)
-    stage(f"indexing {len(dataset.traces):,} turns")
-    built = memory.add(dataset.traces, progress=progress).timings
-    base = {"limit": depth, "explain": True}
+    built = {**memory.add(dataset.traces, progress=progress).timings, **memory.prepare()}
+    base: dict[str, Any] = {"limit": depth, "explain": True}
 
-    stage("first search of each conversation")
-    # what a bank keeps for searching is made at its first search: not a cost of each question
+    # models load and device copies are made at the first search: not a cost of each question
     firsts = {question.bank: question for question in reversed(questions)}
     began = time.perf_counter()
     _search(memory, list(firsts.values()), config=config, **base)
@@ -82,17 +78,17 @@ def evaluate(
     rankings: dict[str, tuple[tuple[Ranked, ...], ...]] = {}
     routes: tuple[str, ...] = ()
     spent: Mapping[str, float] = {}
-    for view in views:
-        stage(f"asking {len(questions):,} questions, views: {view}")
+    for number, view in enumerate(views):
+        progress("questions", number * len(questions), len(views) * len(questions))
         results = _search(memory, questions, config=config.replace(views=view), **base)
         rankings[view] = tuple(_ranking(result) for result in results)
         if not routes:
             routes = tuple(result.profile.route for result in results)
             spent = results[0].timings or {}
 
-    stage("one question at a time")
-    single = _single(memory, questions, latency_samples, config=config.replace(views=views[0]), **base)
-    stage("scoring")
+    progress("questions", len(views) * len(questions), len(views) * len(questions))
+    base |= {"config": config.replace(views=views[0]), "progress": progress}
+    single = _single(memory, questions, latency_samples, **base)
     blocks = {view: _block(dataset, questions, ranking) for view, ranking in rankings.items()}
     per_query = 1000.0 / len(questions)
     timing = {name: built.get(name) for name in BUILD_TIMINGS} | {
@@ -169,7 +165,7 @@ def _averages(questions: Sequence[Question], values: Mapping[str, Mapping[str, f
 
 
 def _single(
-    memory: Memory, questions: Sequence[Question], samples: int, **options: Any
+    memory: Memory, questions: Sequence[Question], samples: int, progress: Progress, **options: Any
 ) -> dict[str, Any] | None:
     """Wall time of whole searches of one question, evenly spread over the data set; None for none."""
     if not samples:
@@ -179,10 +175,11 @@ def _single(
     count = min(samples, len(questions))
     chosen = [questions[index * len(questions) // count] for index in range(count)]
     took = []
-    for question in chosen:
+    for number, question in enumerate(chosen, 1):
         began = time.perf_counter()
         _search(memory, [question], **options)
         took.append(1000.0 * (time.perf_counter() - began))
+        progress("one at a time", number, count)
     p50, p99 = (float(value) for value in np.percentile(took, (50, 99)))
     return {"p50_ms": p50, "p99_ms": p99, "questions": count}
 

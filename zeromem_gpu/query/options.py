@@ -95,7 +95,7 @@ def _option_start(reading: Reading, form: Form, row: int, first: int, masked: st
     marks = [m.end() for m in re.finditer(r",(?=\s)|:|;|--+|[–—]", before)]
     starts = [lower_bound + mark for mark in marks]
     # "A, B, or C": the comma right before "or" starts nothing
-    starts = [s for s in starts if any(c.isalnum() for c in masked[s : words[row].start])]
+    starts = [s for s in starts if any(c.isalnum() for c in text[s : words[row].start])]
     if starts:
         chosen = starts[-1]
         for earlier in reversed(starts[:-1]):

@@ -9,7 +9,7 @@ from zeromem_gpu.query import rules
 from zeromem_gpu.query.answer_type import answer_type
 from zeromem_gpu.query.cues import DateSpan, date_spans, temporal_cues
 from zeromem_gpu.query.form import question_form
-from zeromem_gpu.query.names import Name, find_names
+from zeromem_gpu.query.names import Name, find_names, wants_ner
 from zeromem_gpu.query.options import find_options
 from zeromem_gpu.query.reading import Reader, Reading
 from zeromem_gpu.query.route import route
@@ -56,7 +56,7 @@ class Profiler:
             raise InvalidInput("speakers", f"{len(speakers)} lists", f"{len(questions)}, one a question")
         keys = [(question, tuple(known)) for question, known in zip(questions, speakers, strict=True)]
         unique = list(dict.fromkeys(keys))
-        readings = self._reader.read([question for question, _ in unique])
+        readings = self._reader.read([key[0] for key in unique], [wants_ner(*key) for key in unique])
         read = zip(unique, readings, strict=True)
         done = {key: self._profile(key[0], reading, key[1]) for key, reading in read}
         return [done[key] for key in keys]
@@ -84,7 +84,8 @@ class Profiler:
         self, reading: Reading, names: Sequence[Name], subjects: Sequence[str]
     ) -> tuple[str, ...]:
         """Noun phrases without the subjects, verbs, numbers; every token where English rules fail."""
-        if not reading.english:
+        tagged = any(word.tag for word in reading.words)  # a pipeline may hold nothing but NER
+        if not (reading.english and tagged):
             return tuple(dict.fromkeys(self._analyzer.tokens(reading.text)))
         found: list[str] = []
         covered = [n for n in names if (n.speaker or n.text) in subjects]

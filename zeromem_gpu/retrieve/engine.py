@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor
-from zeromem_kernels.fusion import fuse
+from zeromem_kernels.fusion import fuse, scaled
 from zeromem_kernels.tiles import Axis
 from zeromem_kernels.topk import TopK, kept_mask
 
 from zeromem_gpu.build.stack import Stack
 from zeromem_gpu.config import Config
 from zeromem_gpu.query.batch import QueryBatch
+from zeromem_gpu.retrieve.closure import close
 from zeromem_gpu.retrieve.graph_view import graph_view
 from zeromem_gpu.retrieve.groups import Group, cut
 from zeromem_gpu.retrieve.hierarchy_view import hierarchy_view
@@ -33,13 +34,15 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Per question, best first: [Q, k] unit rows of its bank (−1 past the last) and their scores.
+    """Per question, best first: [Q, n] unit rows of its bank (−1 past the last) and what put them there.
 
-    `graph` and `hierarchy` are the raw view scores, NaN where a view did not return the unit. `timings`
-    are seconds of the whole batch by stage; `sweeps` int32 [Q] PageRank's sweeps (0 without the view).
+    `rules` int32 index `closure.RULES`; `scores` are the fused scores (0 for a unit that closure added and
+    neither view returned); `graph` and `hierarchy` the raw view scores, NaN where a view did not return the
+    unit. `sweeps` int32 [Q] are PageRank's, `timings` seconds of the whole batch by stage.
     """
 
     rows: np.ndarray
+    rules: np.ndarray
     scores: np.ndarray
     graph: np.ndarray
     hierarchy: np.ndarray
@@ -57,55 +60,70 @@ def retrieve(
         banks: int64 [Q], the stacked bank of each question.
         batch: the questions.
         hidden: what boundaries hide, or None.
-        config: the method's numbers; `top_k` is the length of the result.
+        config: the method's numbers.
     """
-    count, k = len(batch), config.top_k
-    out = Ranked(
-        rows=np.full((count, k), -1, np.int32),
-        scores=np.full((count, k), -np.inf, np.float32),
-        graph=np.full((count, k), np.nan, np.float32),
-        hierarchy=np.full((count, k), np.nan, np.float32),
-        sweeps=np.zeros(count, np.int32),
-        timings={},
-    )
+    # who asks for more units than a view returns gets longer views, not a shorter answer
+    config = config.replace(candidates=max(config.candidates, config.top_k))
+    timings: dict[str, float] = {}
+    parts: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []
     for group in cut(banks, stack, batch, config.batch_bytes):
         if hidden is not None:
             group = replace(group, hidden=_hidden_matrix(group, hidden))
-        _run(group, config, out)
-    return out
+        found = _run(group, config, _Clock(timings))
+        taken = group.query >= 0
+        parts.append((group.query[taken], {name: _by_slot(x)[taken] for name, x in found.items()}))
+    empty = {"rows": -1, "rules": -1, "scores": 0.0, "graph": np.nan, "hierarchy": np.nan, "sweeps": 0}
+    out = {name: _gather(parts, name, len(batch), value) for name, value in empty.items()}
+    return Ranked(**out | {"sweeps": out["sweeps"][:, 0]}, timings=timings)
 
 
-def _run(group: Group, config: Config, out: Ranked) -> None:
-    """Run one group and write its rows into `out`."""
+def _run(group: Group, config: Config, clock: _Clock) -> dict[str, Tensor]:
+    """Run one group: the columns of `Ranked` as [T, n, width]."""
     signals = Signals(group)
-    clock = _Clock(out.timings)
     units = signals.units
-    nothing = TopK(*(torch.empty((len(units.tiles), 0, units.tiles.width), dtype=d, device=units.ptr.device)
-                     for d in (torch.float32, torch.int32)))  # fmt: skip
     _ = signals.dense, signals.lexical, signals.phrase, signals.subject
     clock.lap("signals_s")
     graph = graph_view(signals, config) if config.views != "hierarchy" else None
     clock.lap("graph_view_s")
     hierarchy = hierarchy_view(signals, config) if config.views != "graph" else None
     clock.lap("hierarchy_view_s")
-    relational = group.spread(group.batch.relational)
-    weight = torch.where(relational, config.rho, 1.0 - config.rho)
+    share = torch.where(group.spread(group.batch.relational), config.rho, 1.0 - config.rho)
     if graph is None or hierarchy is None:
-        weight = torch.full_like(weight, 1.0 if hierarchy is None else 0.0)
-    top = fuse(
-        graph.candidates if graph else nothing, hierarchy.candidates if hierarchy else nothing,
-        weight, units, config.top_k,
-    )  # fmt: skip
-    taken = group.query >= 0
-    target = group.query[taken]
-    out.rows[target] = _by_slot(top.rows)[taken]
-    out.scores[target] = _by_slot(top.scores)[taken]
-    if graph:
-        out.graph[target] = _by_slot(_scores_at(graph.scores, graph.candidates, top, units))[taken]
-        out.sweeps[target] = graph.pagerank.sweeps.reshape(-1).cpu().numpy()[taken]
-    if hierarchy:
-        out.hierarchy[target] = _by_slot(_scores_at(hierarchy.scores, hierarchy.candidates, top, units))[taken]
+        share = torch.full_like(share, 1.0 if hierarchy is None else 0.0)
+    shape = (len(units.tiles), 0, units.tiles.width)
+    nothing = TopK(
+        torch.empty(shape, device=units.ptr.device),
+        torch.empty(shape, dtype=torch.int32, device=units.ptr.device),
+    )
+    graph_list = graph.candidates if graph else nothing
+    hierarchy_list = hierarchy.candidates if hierarchy else nothing
+    top = fuse(graph_list, hierarchy_list, share, units, config.top_k)
+    rows, rules = top.rows, torch.where(top.rows >= 0, 0, -1).int()
+    if config.closure:
+        rows, rules = close(group, top, graph.candidates if graph else None, config)
+    graph_at = _scores_at(graph.scores if graph else None, graph_list, rows, units)
+    hierarchy_at = _scores_at(hierarchy.scores if hierarchy else None, hierarchy_list, rows, units)
+    scores = share[:, None] * scaled(graph_at, graph_list) + (1.0 - share[:, None]) * scaled(
+        hierarchy_at, hierarchy_list
+    )
+    sweeps = graph.pagerank.sweeps[:, None] if graph else torch.zeros_like(rows[:, :1])
     clock.lap("fusion_s")
+    return {
+        "rows": rows, "rules": rules, "scores": scores,
+        "graph": graph_at, "hierarchy": hierarchy_at, "sweeps": sweeps,
+    }  # fmt: skip
+
+
+def _gather(
+    parts: list[tuple[np.ndarray, dict[str, np.ndarray]]], name: str, count: int, empty: float
+) -> np.ndarray:
+    """Put the groups' rows in the order of the questions, padded to one length."""
+    length = max((found[name].shape[1] for _, found in parts), default=1)
+    dtype = np.int32 if name in ("rows", "rules", "sweeps") else np.float32
+    out = np.full((count, length), empty, dtype)
+    for query, found in parts:
+        out[query, : found[name].shape[1]] = found[name]
+    return out
 
 
 def _by_slot(values: Tensor) -> np.ndarray:
@@ -113,14 +131,14 @@ def _by_slot(values: Tensor) -> np.ndarray:
     return values.transpose(1, 2).reshape(-1, values.shape[1]).cpu().numpy()
 
 
-def _scores_at(scores: Tensor, candidates: TopK, top: TopK, axis: Axis) -> Tensor:
-    """A view's raw scores of the fused rows, NaN where the view did not return them."""
-    place = (top.rows.long().clamp(min=0) + axis.starts[:-1, None, None]).reshape(-1, scores.shape[1])
-    place = place.clamp(max=max(axis.rows - 1, 0))
-    if axis.rows == 0:
-        return torch.full(top.rows.shape, torch.nan, device=scores.device)
-    value = torch.where(kept_mask(candidates, axis), scores, torch.nan).gather(0, place).reshape(top.rows.shape)
-    return torch.where(top.rows >= 0, value, torch.nan)
+def _scores_at(scores: Tensor | None, candidates: TopK, rows: Tensor, axis: Axis) -> Tensor:
+    """A view's raw scores of some rows [T, n, width], NaN where the view did not return them."""
+    if scores is None or axis.rows == 0:
+        return torch.full(rows.shape, torch.nan, device=rows.device)
+    place = (rows.long().clamp(min=0) + axis.starts[:-1, None, None]).clamp(max=axis.rows - 1)
+    returned = torch.where(kept_mask(candidates, axis), scores, torch.nan)
+    value = returned.gather(0, place.reshape(-1, scores.shape[1])).reshape(rows.shape)
+    return torch.where(rows >= 0, value, torch.nan)
 
 
 def _hidden_matrix(group: Group, hidden: Hidden) -> Tensor | None:

@@ -60,14 +60,16 @@ _PATTERNS = {
     "date": rf"{_MONTH}|\d{{1,2}}(?:st|nd|rd|th)? may|may \d{{1,4}}|{_DAY}|yesterday|today|tonight|tomorrow"
     rf"|(?:last|next|this|previous|past) (?:\w+ )?(?:{_UNIT}|{_PART})"
     rf"|{_COUNTED} {_UNIT} (?:ago|later|before|earlier)|(?:1[5-9]|20)\d\d|\d{{1,2}}:\d\d",
-    "duration": rf"{_COUNTED}[ -](?:\w+ )?{_UNIT}|for (?:years|months|weeks|days|hours|ages|decades)"
-    r"|since \w+|(?:all|whole|entire) (?:day|night|week|month|year|summer|winter|weekend)",
+    "duration": rf"{_COUNTED}[ -](?:(?:more|full|whole|long|straight) )?{_UNIT}"
+    r"|for (?:years|months|weeks|days|hours|ages|decades)|since \w+"
+    r"|(?:all|whole|entire) (?:day|night|week|month|year|summer|winter|weekend)",
     "frequency": rf"every (?:\w+ )?(?:{_UNIT}|{_DAY}|{_PART})"
     rf"|(?:once|twice|{_COUNTED} times) (?:an?|each|every|per)|daily|weekly|monthly|yearly|annually"
     rf"|(?:each|per) {_UNIT}|{_COUNTED} {_UNIT} (?:a|per) {_UNIT}|always|usually|often|rarely|regularly"
     r"|never|sometimes|occasionally|on weekends|(?:mon|tues|wednes|thurs|fri|satur|sun)days",
-    "count": rf"{_COUNTED.replace('|an?|', '|')} [a-z]+|once|twice|both",
-    "number": r"\d[\d.,]*|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|hundreds?"
+    "count": rf"{_COUNTED.replace('|an?|', '|')} (?:[a-z]+ )?(?:[a-z]+s|people|men|women|children)"
+    r"|once|twice|both",
+    "number": r"two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|hundreds?"
     r"|thousands?|millions?|billions?|half|percent",
     "age": r"\d{1,3}[ -](?:years?|yrs?|months?)[ -]old|aged? \d{1,3}|turn(?:s|ed|ing)? \d{1,3}"
     r"|\d{1,3}(?:st|nd|rd|th) birthday|(?:in (?:his|her|my|their|your) )?(?:early |mid |late )?"
@@ -78,6 +80,7 @@ _PATTERNS = {
 _COMPILED = {
     name: re.compile(rf"(?<![\w])(?:{pattern})(?!\w)", re.IGNORECASE) for name, pattern in _PATTERNS.items()
 }
+_DIGIT = re.compile(r"\d")  # also beside the letters of scripts without spaces
 # a title is a quotation that begins with a capital and does not end as a spoken sentence does
 _TITLE = re.compile(r"""["“«]\s*[A-Z0-9][^"“”«»\n]{0,80}[^"“”«»\n.!?,]["”»]""")
 
@@ -99,9 +102,11 @@ def type_mask(text: str, mentions: Sequence[_Labelled]) -> int:
     mask = 0
     for mention in mentions:
         mask |= _LABEL_BITS.get(mention.label, 0)
-    lowered = text.replace("’", "'")
+    if _DIGIT.search(text):
+        mask |= _BIT["number"]
+    straight = text.replace("’", "'")
     for name, pattern in _COMPILED.items():
-        if not mask & _BIT[name] and pattern.search(lowered):
+        if not mask & _BIT[name] and pattern.search(straight):
             mask |= _BIT[name]
     if not mask & _BIT["title"] and _TITLE.search(text):
         mask |= _BIT["title"]

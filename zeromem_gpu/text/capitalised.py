@@ -9,7 +9,8 @@ from zeromem_gpu.text.sentences import split_sentences
 
 _LETTER = r"[^\W\d_][\u0300-\u036f]*"
 _WORD = re.compile(rf"(?<![\w@#/\\.])(?:{_LETTER}|\d)+(?:[’'.-](?:{_LETTER}|\d)+)*")
-_PLAIN_GAP = re.compile(r"[\s,;&/]*")  # anything else (quote, colon, dash, emoji) may begin a sentence
+# a point that ends no sentence is one of an abbreviation; quote, colon, dash or emoji may begin a sentence
+_PLAIN_GAP = re.compile(r"\.?[\s,;&/]*")
 _OPENING = "\"“‘«'"
 _MOST_CAPITALS = 6  # a longer word in capitals alone is emphasis more often than an acronym
 
@@ -87,18 +88,16 @@ def _words(text: str, start: int, end: int) -> list[_Word]:
     before = start
     for match in _WORD.finditer(text, start, end):
         plain = bool(words) and _PLAIN_GAP.fullmatch(text, before, match.start()) is not None
-        core = (
-            re.split("[’']", match.group(), maxsplit=1)[0] if _contracted(match.group()) else match.group()
-        )
+        core = _core(match.group())
         words.append(_Word(match.start(), match.start() + len(core), core, not plain))
         before = match.end()
     return words
 
 
-def _contracted(word: str) -> bool:
-    """Whether an apostrophe begins an ending ('s, 'll), not a further part of the name (O'Brien)."""
-    tail = re.split("[’']", word)[-1]
-    return len(tail) < len(word) and tail.islower() and len(tail) <= 2
+def _core(word: str) -> str:
+    """`word` without a possessive or contracted ending ('s, 'll); other apostrophes are of the name."""
+    head, apostrophe, tail = word.replace("’", "'").rpartition("'")
+    return head if apostrophe and len(tail) <= 2 and tail.islower() else word
 
 
 def _is_name(words: list[_Word], at: int, inner: set[str], lower: set[str]) -> bool:

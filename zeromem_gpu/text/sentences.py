@@ -103,7 +103,7 @@ def _ends_sentence(text: str, start: int, mark: int, after: int) -> bool:
         return not first or first.isupper()  # U.S.
     if word.isdigit() and mark - start <= _LOOK_BACK and text[start:mark].strip() == word:
         return not first  # the number of a list item
-    return not first.islower()
+    return after == mark + 1 or not first.islower()  # chat begins sentences in lower case too
 
 
 def _cut(text: str, start: int, end: int) -> int:

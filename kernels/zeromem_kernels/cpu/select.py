@@ -110,6 +110,8 @@ def _top(x, begin, end, column, scores, rows):
     """
     k = len(scores)
     count = 0
+    if k == 0:
+        return 0
     for i in range(begin, end):
         value = x[i, column]
         if value == -np.inf:
