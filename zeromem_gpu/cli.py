@@ -5,18 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from typing import Annotated, Any, ParamSpec
 
 import typer
 from rich.console import Console
 
 from zeromem_gpu.errors import InvalidInput, ZeroMemError
-
-if TYPE_CHECKING:
-    from rich.progress import TaskID
 
 P = ParamSpec("P")
 
@@ -87,7 +83,7 @@ def index(
     no_cache: NoCache = False,
 ) -> None:
     """Index traces, or add them to an index."""
-    from zeromem_gpu.printing import added_view
+    from zeromem_gpu.printing import added_view, progress_bars
     from zeromem_gpu.settings import parse_settings
     from zeromem_gpu.traces import read_traces
 
@@ -104,7 +100,7 @@ def index(
         _make_folder(out)
         options |= {} if encoder is None else {"encoder": encoder}
         memory = Memory(Config().replace(**changes), **options)
-    with _progress() as update:
+    with progress_bars() as update:
         report = memory.add(rows, progress=update)
     memory.save(out)
     _console().print(added_view(report))
@@ -186,20 +182,16 @@ def vectors_export(
     cache: Cache = None,
 ) -> None:
     """Write an encoder's cached vectors to a file that `--vectors` reads on any machine."""
-    from zeromem_gpu.cache import DiskCache, default_cache_dir
-    from zeromem_gpu.encoders import export_vectors, resolve_encoder
-    from zeromem_gpu.encoders.vector_file import vector_namespace
+    from zeromem_gpu import Memory
 
-    folder = cache or default_cache_dir()
-    stored, model = DiskCache(folder), resolve_encoder(encoder)
-    if next(stored.items(vector_namespace(model.fingerprint)), None) is None:
-        remedy = "Index and search the data with this cache first."
-        raise InvalidInput("--cache", f"no vectors of {model.fingerprint} in {folder}", "some", remedy)
+    memory = Memory(encoder=encoder, device="cpu", cache_dir=cache)
     try:
-        count = export_vectors(out, stored, model)
+        count = memory.export_vectors(out)
     except OSError as error:
         raise InvalidInput("--out", f"{out} ({error.strerror})", "a file that can be written") from error
-    _console().print(f"{count:,} vectors of {model.fingerprint} in {out}", markup=False)
+    _console().print(
+        f"{count:,} vectors of {memory.info()['fingerprint']['encoder_fingerprint']} in {out}", markup=False
+    )
 
 
 @eval_app.command("locomo")
@@ -231,6 +223,7 @@ def eval_locomo(
     from zeromem_gpu import Config, Memory
     from zeromem_gpu.evaluate import report
     from zeromem_gpu.evaluate.runner import check_run, evaluate
+    from zeromem_gpu.printing import progress_bars
 
     check_run(dataset.questions, _names(views), k, samples)
     folder = report.prepare(out)
@@ -238,7 +231,7 @@ def eval_locomo(
     memory = Memory(
         config, encoder=encoder, device=device, vectors=vectors, cache_dir=_cache(cache, no_cache)
     )
-    with _progress() as update:
+    with progress_bars() as update:
         found = evaluate(
             dataset, memory, config, views=_names(views), depth=k, latency_samples=samples, progress=update
         )
@@ -266,11 +259,11 @@ def demo(
     """Index an invented conversation and ask it a handful of questions; needs no network and no data."""
     from zeromem_gpu import Memory
     from zeromem_gpu.evaluate.demo import load_demo
-    from zeromem_gpu.printing import added_view, result_value, result_view, timings_line
+    from zeromem_gpu.printing import added_view, progress_bars, result_value, result_view, timings_line
 
     traces, questions = load_demo()
     memory = Memory(encoder=encoder, device=device, cache_dir=_cache(cache, no_cache))
-    with _progress() as update:
+    with progress_bars() as update:
         report = memory.add(traces, progress=update)
     banks = [question.bank for question in questions]
     results = memory.search([question.text for question in questions], bank=banks, explain=True)
@@ -317,23 +310,6 @@ def _cache(cache: Path | None, no_cache: bool) -> Path | bool | None:
     if cache is not None and no_cache:
         raise InvalidInput("--cache", f"{cache} with --no-cache", "one of them")
     return False if no_cache else cache
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress bars on stderr, one a stage, gone afterwards; yields what `Memory.add` calls."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-
-        def update(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage)
-            bars.update(tasks[stage], completed=done, total=total)
-
-        yield update
 
 
 def main() -> None:

@@ -87,6 +87,7 @@ class Config:
     tolerance: float = _number(1e-6, 5e-7, 1e-1, "ours: L1 error of PageRank before rescaling")
     graph_lexical: float = _number(0.6, 0.0, 10.0, "open: lambda_1, BM25 in the refined ranking")
     graph_phrase: float = _number(0.3, 0.0, 10.0, "open: lambda_2, phrases in the refined ranking")
+    graph_subject: float = _number(0.0, 0.0, 10.0, "open: names of the subject in the refined ranking")
 
     # -- hierarchy view (method.md 4) --
     episode_beam: int = _number(32, 1, 100_000, "open: episodes kept")

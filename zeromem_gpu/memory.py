@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
-
-from zeromem_gpu.boundary import hidden_units
 from zeromem_gpu.build.check import check_traces
-from zeromem_gpu.build.facts import Bank, MemoryIndex
-from zeromem_gpu.build.ingest import Tools, ingest
-from zeromem_gpu.build.stack import Stack, stack_banks
-from zeromem_gpu.build.views import BankView, bank_view
-from zeromem_gpu.cache import DiskCache, default_cache_dir
+from zeromem_gpu.build.facts import MemoryIndex
+from zeromem_gpu.build.ingest import ingest
+from zeromem_gpu.build.views import bank_view
 from zeromem_gpu.config import Config
 from zeromem_gpu.device import resolve_device
-from zeromem_gpu.encoders import resolve_encoder
-from zeromem_gpu.encoders.protocol import Encoder, checked_encode
+from zeromem_gpu.encoders.protocol import Encoder
 from zeromem_gpu.errors import InvalidInput
-from zeromem_gpu.query.batch import QueryBatch, build_batch
-from zeromem_gpu.query.profile import Profiler
-from zeromem_gpu.retrieve.closure import RULES
-from zeromem_gpu.retrieve.engine import Hidden, Ranked, retrieve
-from zeromem_gpu.text.entities import CachedExtractor, EntityExtractor, SpacyExtractor
-from zeromem_gpu.text.normalize import clean
-from zeromem_gpu.text.tokens import Analyzer
-from zeromem_gpu.types import Boundary, Evidence, QueryProfile, SearchResult, Trace
+from zeromem_gpu.search import Searcher
+from zeromem_gpu.text.entities import EntityExtractor
+from zeromem_gpu.toolbox import Toolbox
+from zeromem_gpu.types import Boundary, SearchResult, Trace
 
 if TYPE_CHECKING:
     import torch
-
-_STACKS_KEPT = 4
 
 
 @dataclass(frozen=True)
@@ -83,16 +69,12 @@ class Memory:
     ) -> None:
         self.config = config or Config()
         self.device = resolve_device(device)
-        self._cache = None if cache_dir is False else DiskCache(_cache_path(cache_dir))
-        self._encoder_spec = encoder
-        self._vectors = Path(vectors) if vectors is not None else None
-        self._extractor = extractor
-        self._tools: Tools | None = None
-        self._profiler: Profiler | None = None
+        self._toolbox = Toolbox(
+            self.config, encoder, str(self.device), None if vectors is None else Path(vectors), cache_dir, extractor
+        )  # fmt: skip
+        self._searcher = Searcher(self.device, self._toolbox)
         self._index: MemoryIndex | None = None
-        self._stacks: OrderedDict[tuple[Any, ...], Stack] = OrderedDict()
         self._writing = threading.Lock()
-        self._loading = threading.Lock()
 
     # -- writing --
 
@@ -114,7 +96,7 @@ class Memory:
         given = [traces] if isinstance(traces, Trace) else list(traces)
         checked = check_traces(given, self.config.timezone)
         with self._writing:
-            tools = self._load_tools()
+            tools = self._toolbox.tools()
             index = self._index or MemoryIndex.empty(tools.encoder.dim)
             self._index, report = ingest(index, checked, tools, self.config, progress)
         return AddReport(
@@ -137,8 +119,9 @@ class Memory:
 
     # -- searching --
 
+    # a str is a Sequence[str] to a type checker; here it is one question
     @overload
-    def search(
+    def search(  # type: ignore[overload-overlap]
         self, query: str, *, bank: str | None = ..., boundary: Boundary | None = ...,
         top_k: int | None = ..., limit: int | None = ..., explain: bool = ..., config: Config | None = ...,
     ) -> SearchResult: ...  # fmt: skip
@@ -189,110 +172,8 @@ class Memory:
         for name in banks:
             if not isinstance(name, str) or not name:
                 raise InvalidInput("bank", repr(name), "text that is not empty")
-        results = self._search(index, questions, banks, boundaries, config, limit, explain)
+        results = self._searcher.search(index, questions, banks, boundaries, config, limit, explain)
         return results[0] if one else results
-
-    def _search(
-        self, index: MemoryIndex | None, questions: list[str], names: list[str],
-        boundaries: list[Boundary | None], config: Config, limit: int | None, explain: bool,
-    ) -> list[SearchResult]:  # fmt: skip
-        timings: dict[str, float] = {}
-        known = [name if index is not None and name in index.banks else None for name in names]
-        begin = time.perf_counter()
-        profiles = self._profiles(index, questions, known)
-        timings["profile_s"] = time.perf_counter() - begin
-        asked = [place for place, name in enumerate(known) if name is not None]
-        evidence: list[tuple[Evidence, ...]] = [()] * len(questions)
-        if index is not None and asked:
-            mine = [names[place] for place in asked]
-            begin = time.perf_counter()
-            views = {name: bank_view(index, index.banks[name], config) for name in dict.fromkeys(mine)}
-            order = {name: at for at, name in enumerate(views)}
-            stack = self._stack([index.banks[name] for name in views], index, config)
-            timings["prepare_s"] = time.perf_counter() - begin
-            begin = time.perf_counter()
-            batch = self._batch(index, [profiles[place] for place in asked], [views[name] for name in mine])
-            timings["encode_queries_s"] = time.perf_counter() - begin
-            begin = time.perf_counter()
-            hidden = self._hidden(index, mine, [boundaries[place] for place in asked], config)
-            ranked = retrieve(stack, np.array([order[name] for name in mine]), batch, hidden, config)
-            timings["retrieve_s"] = time.perf_counter() - begin
-            timings |= ranked.timings
-            for row, place in enumerate(asked):
-                bank = index.banks[names[place]]
-                evidence[place] = _evidence(index, bank, views[names[place]].rows.unit_rows, ranked, row, limit)
-        return [
-            SearchResult(text, name, profile, found, timings if explain else None)
-            for text, name, profile, found in zip(questions, names, profiles, evidence, strict=True)
-        ]
-
-    def _profiles(
-        self, index: MemoryIndex | None, questions: list[str], banks: list[str | None]
-    ) -> list[QueryProfile]:
-        speakers = {
-            name: _speakers(index, index.banks[name]) for name in set(banks) if index is not None and name is not None
-        }
-        if self._profiler is None:
-            self._profiler = Profiler(self.config.ner_model, self.config.timezone)
-        return self._profiler.profile(questions, [speakers.get(name or "", ()) for name in banks])
-
-    def _batch(self, index: MemoryIndex, profiles: list[QueryProfile], views: list[BankView]) -> QueryBatch:
-        """Encode the questions, and those of their entities that their bank does not know by name."""
-        tools = self._load_tools()
-        texts = [clean(profile.text) for profile in profiles]
-        empty = np.zeros((len(texts), index.dim), np.float32)
-        batch = build_batch(profiles, empty, tools.analyzer)
-        ptr = batch.entities.ptr.tolist()
-        unknown: set[int] = set()
-        for at, view in enumerate(views):
-            keys, live = batch.entities.values[ptr[at] : ptr[at + 1]], view.rows.entity_keys
-            place = np.searchsorted(live, keys)
-            unknown |= set(keys[np.append(live, 0)[place] != keys].tolist())
-        missing = np.array(sorted(unknown), np.int64)
-        names = [batch.entity_names[key] for key in missing.tolist()]
-        vectors, bad = checked_encode(tools.encoder, [*texts, *names])
-        if bad[: len(texts)].any():
-            first = int(np.flatnonzero(bad[: len(texts)])[0])
-            raise InvalidInput(
-                f"query[{first}]", "a zero or NaN vector from the encoder", "questions that the encoder can read"
-            )
-        return replace(
-            batch, vectors=vectors[: len(texts)], vector_keys=missing, entity_vectors=vectors[len(texts) :]
-        )
-
-    def _stack(self, banks: list[Bank], index: MemoryIndex, config: Config) -> Stack:
-        """The stacked views of some banks; the last few are kept."""
-        # the banks themselves are the key: an id could be taken again by the bank of a newer version
-        key = (*banks, config.bm25_k1, config.bm25_b, config.chain_weight)
-        with self._loading:
-            found = self._stacks.get(key)
-            if found is None:
-                found = stack_banks([bank_view(index, bank, config) for bank in banks], self.device)
-                self._stacks[key] = found
-            self._stacks.move_to_end(key)
-            while len(self._stacks) > _STACKS_KEPT:
-                self._stacks.popitem(last=False)
-        return found
-
-    def _hidden(
-        self, index: MemoryIndex, banks: list[str], boundaries: list[Boundary | None], config: Config
-    ) -> Hidden | None:
-        """Each distinct (bank, boundary) as one mask."""
-        if all(boundary is None for boundary in boundaries):
-            return None
-        place: dict[tuple[str, Boundary], int] = {}
-        masks: list[np.ndarray] = []
-        mask_of = np.full(len(banks), -1, np.int64)
-        for row, (name, boundary) in enumerate(zip(banks, boundaries, strict=True)):
-            if boundary is None:
-                continue
-            if (name, boundary) not in place:
-                place[name, boundary] = len(masks)
-                bank = index.banks[name]
-                rows = bank_view(index, bank, config).rows
-                masks.append(hidden_units(index, bank, rows, boundary, config.timezone))
-            mask_of[row] = place[name, boundary]
-        return Hidden(mask_of, masks)
 
     def _search_config(self, config: Config | None, top_k: int | None) -> Config:
         chosen = config or self.config
@@ -333,8 +214,8 @@ class Memory:
         """Write the memory to a directory; see `store.py` for the format."""
         from zeromem_gpu.store import save_index
 
-        index = self._index or MemoryIndex.empty(self._load_tools().encoder.dim)
-        save_index(Path(directory), index, self.config, self._fingerprint())
+        index = self._index or MemoryIndex.empty(self._toolbox.tools().encoder.dim)
+        save_index(Path(directory), index, self.config, self._toolbox.fingerprint())
 
     @classmethod
     def open(
@@ -356,7 +237,7 @@ class Memory:
             cache_dir=cache_dir, extractor=extractor,
         )  # fmt: skip
         memory._index = index
-        memory._expected = dict(fingerprint)
+        memory._toolbox.expect(fingerprint)
         return memory
 
     @property
@@ -381,86 +262,10 @@ class Memory:
             "words": count("tokens"),
             "bytes": sum(arena.nbytes for arena in index.arenas.values()) if index is not None else 0,
             "device": str(self.device),
-            "fingerprint": self._fingerprint(),
+            "fingerprint": self._toolbox.fingerprint(),
             "config": self.config.to_dict(),
         }
 
-    _expected: Mapping[str, Any] | None = None
-
-    def _fingerprint(self) -> dict[str, Any]:
-        """What an index must be searched with: names and versions of everything that read its text."""
-        if self._expected is not None:
-            return dict(self._expected)
-        tools = self._load_tools()
-        return {
-            "encoder": tools.encoder.name,
-            "encoder_fingerprint": tools.encoder.fingerprint,
-            "dim": tools.encoder.dim,
-            "ner": tools.extractor.fingerprint,
-            "words": tools.analyzer.fingerprint,
-        }
-
-    def _load_tools(self) -> Tools:
-        """Load encoder, extractor and analyzer on first use; an opened index checks them."""
-        with self._loading:
-            if self._tools is None:
-                encoder = resolve_encoder(
-                    self._encoder_spec, device=str(self.device), vectors=self._vectors, cache=self._cache
-                )
-                extractor = self._extractor or SpacyExtractor(
-                    self.config.ner_model, capitalised=self.config.capitalised_entities
-                )
-                if self._cache is not None:
-                    extractor = CachedExtractor(extractor, self._cache)
-                tools = Tools(encoder, extractor, Analyzer(self.config.stemmer))
-                self._check_tools(tools)
-                self._tools = tools
-            return self._tools
-
-    def _check_tools(self, tools: Tools) -> None:
-        """Refuse an encoder, NER or tokenizer other than the one that built an opened index."""
-        found = {
-            "encoder_fingerprint": tools.encoder.fingerprint,
-            "ner": tools.extractor.fingerprint,
-            "words": tools.analyzer.fingerprint,
-        }
-        for name, value in found.items():
-            expected = (self._expected or {}).get(name, value)
-            if expected != value:
-                raise InvalidInput(
-                    name.removesuffix("_fingerprint"), repr(value), f"{expected!r}, which built this index",
-                    "Open it with the same one, or index the traces again into a new directory.",
-                )  # fmt: skip
-
-
-def _cache_path(cache_dir: str | Path | bool | None) -> Path:
-    return default_cache_dir() if cache_dir in (None, True) else Path(str(cache_dir))
-
-
-def _speakers(index: MemoryIndex, bank: Bank) -> tuple[str, ...]:
-    """The speakers of a bank as they were written, each once, in order of arrival."""
-    traces = index.column(bank, "traces", "trace")
-    return bank.cached("speakers", lambda: tuple(dict.fromkeys(t.speaker for t in traces if t.speaker)))  # type: ignore[no-any-return]
-
-
-def _evidence(
-    index: MemoryIndex, bank: Bank, unit_rows: np.ndarray, ranked: Ranked, row: int, limit: int | None
-) -> tuple[Evidence, ...]:
-    """Look up the texts of one question's ranked units."""
-    units, traces = index.facts(bank, "units"), index.column(bank, "traces", "trace")
-    found = []
-    for place in np.flatnonzero(ranked.rows[row] >= 0)[:limit]:
-        unit = unit_rows[ranked.rows[row, place]]
-        graph, hierarchy = ranked.graph[row, place], ranked.hierarchy[row, place]
-        found.append(
-            Evidence(
-                trace=traces[units["trace"][unit]],
-                score=float(ranked.scores[row, place]),
-                graph_score=None if np.isnan(graph) else float(graph),
-                hierarchy_score=None if np.isnan(hierarchy) else float(hierarchy),
-                rule=RULES[ranked.rules[row, place]],
-                start=int(units["start"][unit]),
-                end=int(units["end"][unit]),
-            )
-        )
-    return tuple(found)
+    def export_vectors(self, path: str | Path) -> int:
+        """Write the encoder's cached vectors to a file that `vectors=` reads; returns how many."""
+        return self._toolbox.export_vectors(Path(path))

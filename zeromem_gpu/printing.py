@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from zeromem_gpu import AddReport, Evidence, SearchResult
 
 
@@ -143,10 +146,27 @@ def info_view(info: Mapping[str, Any]) -> RenderableType:
     """`Memory.info()` as a two-column table, nested values flattened by dots."""
     grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     grid.add_column(style="cyan", no_wrap=True)
-    grid.add_column()
+    grid.add_column(overflow="fold")
     for name, value in _flat(info):
         grid.add_row(name, safe(value))
     return grid
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress bars on stderr, one a stage, gone afterwards; yields what `Memory.add` calls."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    tasks: dict[str, TaskID] = {}
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+
+        def update(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield update
 
 
 def _profile_lines(result: SearchResult) -> Iterator[str]:

@@ -141,7 +141,8 @@ def phrase_support(stream: Stream, phrases: Phrases, axis: Axis) -> Tensor:
         inside = j < length[which]
         said = stream.words[(start + j).clamp(max=len(stream.words) - 1)]
         meant = phrases.words[(begin[which] + j).clamp(max=len(phrases.words) - 1)]
-        same &= ~inside | (said == meant)
+        # an unknown word is −1, and so is a separator
+        same &= ~inside | ((said == meant) & (meant >= 0))
     hits = torch.stack([which[same], stream.unit[start[same]].long()], 1).unique(dim=0)
     share = 1.0 / phrases.ptr.diff()[slot].float()
     tile, column = slot // axis.tiles.width, slot % axis.tiles.width

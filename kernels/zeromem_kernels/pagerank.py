@@ -88,7 +88,7 @@ def personalized_pagerank(
                       g, _f32(_omega(gamma)), eps, _UNCHECKED_SWEEPS, _MOST_SWEEPS, x, sweeps, residuals)  # fmt: skip
         else:
             run_tiles(cpu.power_iteration, axis.tiles, *head, axis.starts, reset, mask,
-                      g, eps, _MOST_SWEEPS * 4, x, sweeps, residuals)  # fmt: skip
+                      g, eps, _most_sweeps(gamma, solver), x, sweeps, residuals)  # fmt: skip
         return PageRank(x, sweeps, residuals)
     return _torch_form(graph, reset, axis, hidden, gamma, tolerance, solver)
 
@@ -103,6 +103,13 @@ def _f32(value: float) -> object:
 def _omega(gamma: float) -> float:
     """The relaxation that is optimal for a bipartite graph: 2/(1 + √(1−γ²))."""
     return 2.0 / (1.0 + math.sqrt(1.0 - gamma * gamma))
+
+
+def _most_sweeps(gamma: float, solver: str) -> int:
+    """Where to stop at the latest; power iteration gains only a factor γ each sweep."""
+    if solver == "sor" or gamma == 0.0:
+        return _MOST_SWEEPS
+    return max(_MOST_SWEEPS, math.ceil(math.log(1e-9) / math.log(gamma)))
 
 
 def _torch_form(
@@ -126,7 +133,7 @@ def _torch_form(
     running = torch.ones((len(tiles), width), dtype=torch.bool, device=reset.device)
     sweeps = torch.zeros((len(tiles), width), dtype=torch.int32, device=reset.device)
     residuals = torch.zeros((len(tiles), width), device=reset.device)
-    done, most = 0, _MOST_SWEEPS * (1 if solver == "sor" else 4)
+    done, most = 0, _most_sweeps(gamma, solver)
     while True:
         if done >= _UNCHECKED_SWEEPS or solver == "power":
             flow = torch.zeros_like(y).index_add_(0, rows, y[columns] * weights[:, None])

@@ -29,7 +29,7 @@ def project(repo_root: Path) -> dict[str, Any]:
 def wheel(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel of the working tree, built from a copy without the network."""
     source = tmp_path_factory.mktemp("source") / "tree"
-    skipped = ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "out", "runs")
+    skipped = ignore_patterns(".*", "__pycache__", "*.egg-info", "dist", "out", "runs")
     copytree(repo_root, source, ignore=skipped)
     code = "from setuptools.build_meta import build_wheel; build_wheel('wheel')"
     subprocess.run([sys.executable, "-c", code], cwd=source, check=True, capture_output=True)

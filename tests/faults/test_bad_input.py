@@ -341,20 +341,19 @@ def test_an_encoder_of_the_wrong_width_stores_nothing() -> None:
     assert memory.banks == ()
 
 
-def test_an_encoder_that_fails_in_the_middle_stores_nothing(memory: Memory) -> None:
+def test_an_encoder_that_fails_in_the_middle_stores_nothing() -> None:
+    encoder = BrokenEncoder(lambda vectors, rows: vectors)
+    memory = small_memory(encoder=encoder)
+    memory.add(talk())
     before = state(memory)
 
     def fail(vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
         raise RuntimeError("out of luck")
 
-    memory._tools = type(memory._tools)(  # type: ignore[misc,union-attr]
-        BrokenEncoder(fail), memory._tools.extractor, memory._tools.analyzer  # type: ignore[union-attr]
-    )  # fmt: skip
+    encoder.spoil, healthy = fail, encoder.spoil
     with pytest.raises(RuntimeError, match="out of luck"):
-        memory.add(Trace(id="new", bank="b", session="s", text="nothing"))
-    memory._tools = type(memory._tools)(  # type: ignore[misc,union-attr]
-        HashEncoder(), memory._tools.extractor, memory._tools.analyzer  # type: ignore[union-attr]
-    )  # fmt: skip
+        memory.add([Trace(id="new", bank="b", session="s", text="nothing"), Trace(id="t0", bank="b", text="x")])
+    encoder.spoil = healthy
     assert state(memory) == before
 
 

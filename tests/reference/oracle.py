@@ -149,6 +149,8 @@ def retrieve(facts: BankFacts | Bank, query: QueryFacts, config: Config) -> Orac
     visible = ~np.array(hidden, dtype=bool)
     if len(visible) != len(bank.facts.units):
         raise ValueError("hidden must name every unit")
+    # a view never returns less than was asked for
+    config = config.replace(candidates=max(config.candidates, config.top_k))
     margins = {"episode_break": bank.episode_margin}
     phrase = lexical.phrase_support(query.phrases, bank.facts.units)
     result = OracleResult([], [], {}, {}, np.zeros(0), np.zeros(0), {}, margins)

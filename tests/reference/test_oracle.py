@@ -141,10 +141,14 @@ class TestOracle:
         assert margins["window_beam"] == math.inf
 
     def test_views_and_route(self) -> None:
-        facts, query, wide = random_bank(7), random_query(7), Config(candidates=4, top_k=100)
+        facts, query, wide = random_bank(7), random_query(7), Config(candidates=4, top_k=4)
         both = retrieve(facts, query, wide)
         assert (len(both.graph_scores), len(both.hierarchy_scores)) == (4, 4)
-        assert set(both.rows) == set(both.graph_scores) | set(both.hierarchy_scores)
+        mixed = views.fuse(both.graph_scores, both.hierarchy_scores, 0.6)
+        assert len(mixed) > 4
+        assert both.rows == sorted(mixed, key=lambda row: (-mixed[row], row))[:4]
+        longer = retrieve(facts, query, wide.replace(top_k=9))
+        assert (len(longer.graph_scores), len(longer.hierarchy_scores), len(longer.rows)) == (9, 9, 9)
         graph = retrieve(facts, query, wide.replace(views="graph"))
         assert graph.rows == list(both.graph_scores)
         assert graph.hierarchy_scores == {}

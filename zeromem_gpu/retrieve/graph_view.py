@@ -67,6 +67,8 @@ def graph_view(signals: Signals, config: Config) -> GraphView:
     scores = scale_to_max(base, units, signals.visible) + config.graph_lexical * signals.lexical
     if signals.phrase is not None:
         scores = scores + config.graph_phrase * signals.phrase
+    if signals.subject is not None and config.graph_subject > 0:
+        scores = scores + config.graph_subject * signals.subject
     if group.hidden is not None:
         scores = scores.masked_fill(group.hidden, -torch.inf)
     return GraphView(scores, ordered_topk(scores, units, config.candidates), ranked)

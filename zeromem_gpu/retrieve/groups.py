@@ -96,13 +96,14 @@ def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iter
             part = mine[first : first + WIDEST]
             width = 1 << (len(part) - 1).bit_length()
             tiles.setdefault(width, []).append((bank, part))
-    rows = sum(stack.ptr[name].diff() for name in ("units", "sentences", "nodes")).cpu().numpy()
+    sizes = [stack.ptr[name].diff() for name in ("units", "sentences", "nodes")]
+    rows = torch.stack(sizes).sum(0).cpu().numpy()
     for width in sorted(tiles, reverse=True):
-        for part in _within(tiles[width], rows, width, budget):
-            query = np.full((len(part), width), -1, np.int64)
-            for at, (_, mine) in enumerate(part):
+        for run in _within(tiles[width], rows, width, budget):
+            query = np.full((len(run), width), -1, np.int64)
+            for at, (_, mine) in enumerate(run):
                 query[at, : len(mine)] = mine
-            bank = torch.tensor([bank for bank, _ in part], device=stack.device)
+            bank = torch.tensor([bank for bank, _ in run], device=stack.device)
             yield Group(stack, batch, Tiles(bank, width), query.reshape(-1))
 
 

@@ -91,6 +91,8 @@ def _restore_banks(
             table: slice(int(ends[table][at]) - length[table], int(ends[table][at])) for table in lengths
         }
         traces = columns["traces"]["trace"][mine["traces"]]
+        # an updated id keeps its place, as it does in a memory that was never closed
+        ids = {trace.id: row for row, trace in enumerate(traces)}
         banks[name] = Bank(
             name,
             {
@@ -98,7 +100,7 @@ def _restore_banks(
                 for table in columns
                 if length[table]
             },
-            {trace.id: row for row, trace in enumerate(traces) if live[mine["traces"].start + row]},
+            {key: row for key, row in ids.items() if live[mine["traces"].start + row]},
             {text: row for row, text in enumerate(columns["sessions"]["name"][mine["sessions"]])},
             {key: row for row, key in enumerate(columns["entities"]["key"][mine["entities"]].tolist())},
             dead[mine["dead"]],

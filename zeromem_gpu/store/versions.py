@@ -196,8 +196,13 @@ def _point(directory: Path, name: str) -> None:
     """Make CURRENT name a version, atomically."""
     fresh = directory / f"{_CURRENT}.partial"
     fresh.unlink(missing_ok=True)
-    write_file(fresh, lambda file: file.write(f"{name}\n".encode()))
-    os.replace(fresh, directory / _CURRENT)
+    try:
+        write_file(fresh, lambda file: file.write(f"{name}\n".encode()))
+        os.replace(fresh, directory / _CURRENT)
+    except BaseException:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
     sync_folder(directory)
 
 
@@ -275,8 +280,8 @@ def _only_writer(directory: Path) -> Iterator[None]:
             "Save again when it is done, or save to another directory."
         ) from error
     try:
-        note.write_text(f"process {os.getpid()} on {socket.gethostname()}", "utf-8")
         try:
+            note.write_text(f"process {os.getpid()} on {socket.gethostname()}", "utf-8")
             yield
         finally:
             with suppress(OSError):

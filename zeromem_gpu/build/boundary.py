@@ -37,8 +37,8 @@ def hidden_units(index: MemoryIndex, bank: Bank, rows: Rows, boundary: Boundary,
         try:
             instant, _ = parse_time(limit, zone)
         except InvalidInput as error:
-            allowed = "None, a datetime, or text that reads as a date"
-            raise InvalidInput(f"boundary.{name}", repr(limit), allowed) from error
+            readable = "None, a datetime, or text that reads as a date"
+            raise InvalidInput(f"boundary.{name}", repr(limit), readable) from error
         # a unit without a time compares false with everything and so stays hidden
         hidden |= ~(rows.time >= instant) if name == "after" else ~(rows.time <= instant)
     return hidden

@@ -1,0 +1,219 @@
+"""Key look-ups, BM25, phrases and subjects, from the bank builders to the scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from zeromem_kernels.lexical import (
+    Phrases,
+    Ragged,
+    Stream,
+    bm25,
+    lookup,
+    phrase_support,
+    slot_banks,
+    subject_support,
+)
+from zeromem_kernels.tiles import Tiles
+
+from tests.kernels.layout import TILINGS, blocks, both, pointer, stacked, tiles_of
+from tests.reference import lexical, views
+from tests.reference.examples import unit
+from zeromem_gpu.build.graph import build_graph
+from zeromem_gpu.build.lexical import build_lexicon, build_stream
+from zeromem_gpu.config import Config
+
+every_tiling = pytest.mark.parametrize("tiling", TILINGS)
+UNITS = (7, 0, 63, 1, 120, 30)
+WORDS = 12
+
+
+@dataclass
+class Texts:
+    """Per bank and unit, the parts (speaker, text, caption) as word keys; key 1 is a stop word."""
+
+    banks: list[list[list[list[int]]]]
+
+    @classmethod
+    def random(cls, seed: int) -> Texts:
+        rng = np.random.default_rng(seed)
+
+        def part(most: int) -> list[int]:
+            return [int(word) for word in rng.integers(1, WORDS, size=rng.integers(0, most))]
+
+        return cls([[[part(2), part(14), part(4)] for _ in range(n)] for n in UNITS])
+
+    def arrays(self, bank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """raw, stem and unit of each word, a separator after each part, as `ingest` lays them out."""
+        raw, unit_of = [], []
+        for i, parts in enumerate(self.banks[bank]):
+            for words in parts:
+                raw += [*words, 0]
+                unit_of += [i] * (len(words) + 1)
+        keys = np.array(raw, np.int64)
+        return keys, np.where(keys == 1, 0, keys), np.array(unit_of, np.int64)
+
+
+def ragged(slots: Sequence[Sequence[int]]) -> Ragged:
+    flat = [value for slot in slots for value in slot]
+    return Ragged(pointer([len(slot) for slot in slots]), torch.tensor(flat, dtype=torch.int32))
+
+
+def test_lookup() -> None:
+    rng = np.random.default_rng(1)
+    sizes = (40, 0, 1, 77)
+    low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    banks_keys = [np.sort(rng.choice(np.arange(-200, 200), size=n, replace=False)) for n in sizes]
+    banks_keys[3][[0, -1]] = low, high
+    asked = np.concatenate([rng.integers(-210, 210, size=300), [low, high, 0]])
+    banks = rng.integers(0, len(sizes), size=len(asked))
+    stack_keys = torch.from_numpy(np.concatenate(banks_keys))
+    expected = [
+        list(banks_keys[b]).index(key) if key in banks_keys[b] else -1
+        for b, key in zip(banks, asked, strict=True)
+    ]
+    for found in both(
+        lambda: lookup(torch.from_numpy(banks), torch.from_numpy(asked), pointer(sizes), stack_keys)
+    ):
+        assert found.tolist() == expected
+    none = torch.zeros(0, dtype=torch.int64)
+    for found in both(lambda: lookup(none, none, pointer(sizes), stack_keys)):
+        assert found.tolist() == []
+    for found in both(lambda: lookup(torch.tensor([0]), torch.tensor([5]), pointer([0]), none)):
+        assert found.tolist() == [-1]
+
+
+def test_slot_banks() -> None:
+    tiles = Tiles(torch.tensor([4, 2]), 2)
+    assert slot_banks(pointer([2, 0, 1, 3]), tiles).tolist() == [4, 4, 2, 2, 2, 2]
+
+
+@every_tiling
+@pytest.mark.parametrize("level", ["units", "spans"])
+def test_bm25(tiling: str, level: str) -> None:
+    rng = np.random.default_rng(2)
+    texts, tiles, config = Texts.random(3), tiles_of(tiling), Config()
+    documents, lexicons = [], []
+    for b, n in enumerate(UNITS):
+        _, stem, unit_of = texts.arrays(b)
+        at = np.arange(n)
+        first, end = (at, at + 1) if level == "units" else (np.maximum(at - 1, 0), np.minimum(at + 2, n))
+        stems = [[word for part in parts for word in part if word > 1] for parts in texts.banks[b]]
+        documents.append([sum(stems[a:z], []) for a, z in zip(first, end, strict=True)])
+        lexicons.append(build_lexicon(stem, unit_of, n, {level: (first, end)}, config))
+    asked = [[int(t) for t in rng.integers(2, WORDS + 3, size=rng.integers(0, 5))] for _ in range(len(tiles) * tiles.width)]
+    keys = [list(lexicon.terms) for lexicon in lexicons]
+    local = [
+        [keys[b].index(t) if t in keys[b] else -1 for t in slot]
+        for b, slot in zip(np.repeat(tiles.bank.numpy(), tiles.width), asked, strict=True)
+    ]
+    axis = tiles.axis(pointer(UNITS))
+    postings = stacked([lexicon.postings[level] for lexicon in lexicons])
+    term_ptr = pointer([len(k) for k in keys])
+    for found in both(lambda: bm25(postings, term_ptr, ragged(local), axis)):
+        for block in blocks(axis):
+            for c in range(tiles.width):
+                expected = lexical.bm25_scores(
+                    asked[block.tile * tiles.width + c], documents[block.bank], config.bm25_k1, config.bm25_b
+                )
+                np.testing.assert_allclose(found[block.at, c].numpy(), expected, rtol=2e-6, atol=1e-6)
+
+
+def phrase_case(
+    texts: Texts, tiles: Tiles, asked: Sequence[Sequence[Sequence[int]]]
+) -> tuple[Stream, Phrases]:
+    """`asked` holds per slot its phrases in word keys."""
+    streams = []
+    for b in range(len(UNITS)):
+        raw, _, unit_of = texts.arrays(b)
+        streams.append(build_stream(raw, unit_of))
+    banks = np.repeat(tiles.bank.numpy(), tiles.width)
+    known = [list(stream.keys) for stream in streams]
+    words = [
+        [known[b].index(word) if word in known[b] else -1 for word in phrase]
+        for b, slot in zip(banks, asked, strict=True)
+        for phrase in slot
+    ]
+    stream = Stream(
+        torch.from_numpy(np.concatenate([s.words for s in streams])),
+        torch.from_numpy(np.concatenate([s.unit for s in streams])),
+        pointer([len(s.words) for s in streams]),
+        pointer([len(s.keys) for s in streams]),
+        stacked([s.places for s in streams]),
+    )
+    lists = ragged(words)
+    return stream, Phrases(pointer([len(slot) for slot in asked]), lists.ptr, lists.values)
+
+
+@every_tiling
+def test_phrases(tiling: str) -> None:
+    rng = np.random.default_rng(4)
+    texts, tiles = Texts.random(5), tiles_of(tiling)
+
+    def phrase() -> list[int]:
+        # WORDS is a word that no bank has
+        return [int(w) for w in rng.integers(1, WORDS + 1, size=rng.integers(1, 4))]
+
+    asked = [[phrase() for _ in range(rng.integers(0, 5))] for _ in range(len(tiles) * tiles.width)]
+    stream, phrases = phrase_case(texts, tiles, asked)
+    axis = tiles.axis(pointer(UNITS))
+    units = [
+        [
+            unit(*(" ".join(map(str, part)) for part in parts[1:2]), speaker=" ".join(map(str, parts[0])) or None,
+                 caption=" ".join(map(str, parts[2])))
+            for parts in bank
+        ]
+        for bank in texts.banks
+    ]  # fmt: skip
+    plain, fast = both(lambda: phrase_support(stream, phrases, axis))
+    for block in blocks(axis):
+        for c in range(tiles.width):
+            said = [[str(w) for w in p] for p in asked[block.tile * tiles.width + c]]
+            expected = lexical.phrase_support(said, units[block.bank])
+            for found in (plain, fast):
+                np.testing.assert_allclose(found[block.at, c].numpy(), expected, atol=1e-6)
+
+
+def test_a_phrase_with_an_unknown_word_matches_no_separator() -> None:
+    texts = Texts([[[[9], [2, 3], [4]]], [], [], [], [], []])
+    tiles = Tiles(torch.tensor([0]), 4)
+    asked = [[[3, 77]], [[3, 77, 4]], [[77]], [[2, 3], [3, 4], [9, 2], [4, 77]]]
+    stream, phrases = phrase_case(texts, tiles, asked)
+    axis = tiles.axis(pointer([1, 0, 0, 0, 0, 0]))
+    for found in both(lambda: phrase_support(stream, phrases, axis)):
+        assert found.tolist() == [[0.0, 0.0, 0.0, 0.25]]
+
+
+@every_tiling
+def test_subjects(tiling: str) -> None:
+    rng = np.random.default_rng(6)
+    tiles, names = tiles_of(tiling), (4, 0, 9, 1, 20, 3)
+    tables, speakers, held = [], [], []
+    for n, m in zip(UNITS, names, strict=True):
+        pairs = np.argwhere(rng.random((n, m)) < 0.15)
+        counts = (pairs[:, 0], pairs[:, 1], np.ones(len(pairs), np.int64))
+        tables.append(build_graph(counts, np.array([0, n] if n else [0]), m, 1.0).weights)
+        speakers.append(rng.integers(-1, m, size=n).astype(np.int32))
+        held.append([{str(e): 1 for i, e in pairs if i == row} for row in range(n)])
+    asked = []
+    for bank in np.repeat(tiles.bank.numpy(), tiles.width):
+        asked.append([int(s) for s in rng.integers(-1, names[bank], size=rng.integers(0, 4))])
+    axis = tiles.axis(pointer(UNITS))
+    node_ptr = pointer([n + m for n, m in zip(UNITS, names, strict=True)])
+    speaker = torch.from_numpy(np.concatenate(speakers))
+    plain, fast = both(
+        lambda: subject_support(ragged(asked), speaker, stacked(tables), pointer(UNITS), node_ptr, axis)
+    )
+    assert torch.equal(plain, fast)
+    for block in blocks(axis):
+        for c in range(tiles.width):
+            subjects = [str(s) for s in asked[block.tile * tiles.width + c] if s >= 0]
+            expected = [
+                views.subject_consistency(subjects, unit(speaker=str(s) if s >= 0 else None), held[block.bank][i])
+                for i, s in enumerate(speakers[block.bank])
+            ]
+            assert fast[block.at, c].tolist() == expected

@@ -1,0 +1,147 @@
+"""What a Memory stores about a bank, told to the oracle: from the fact tables alone, in plain Python.
+
+Nothing here reads a view (`build/units.py` and what follows from it), which is what the oracle tests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tests.reference.facts import BankFacts, QueryFacts, Sentence, Span, Token, Unit
+from zeromem_gpu.build.facts import CAPTION_PART, EPISODE_LEVEL, SPEAKER_PART, WINDOW_LEVEL
+from zeromem_gpu.encoders.protocol import checked_encode
+from zeromem_gpu.memory import Memory
+from zeromem_gpu.text.entities import ANSWER_TYPES
+from zeromem_gpu.text.normalize import clean, entity_name
+from zeromem_gpu.text.tokens import term_key
+from zeromem_gpu.types import QueryProfile
+
+
+def session_order(memory: Memory, bank: str) -> list[int]:
+    """Arrival rows of the live units: sessions by first arrival, then turn, then arrival."""
+    index = memory._index
+    assert index is not None
+    units, dead = index.facts(index.banks[bank], "units"), set(index.banks[bank].dead.tolist())
+    live = [row for row in range(len(units["turn"])) if row not in dead]
+    return sorted(live, key=lambda row: (int(units["session"][row]), int(units["turn"][row]), row))
+
+
+def bank_facts(memory: Memory, bank: str) -> BankFacts:
+    """The facts of one bank; entities are the live ones by ascending key, tokens are 64-bit keys."""
+    index = memory._index
+    assert index is not None
+    stored = index.banks[bank]
+    tables = {name: index.facts(stored, name) for name in index.arenas}
+    units, order = tables["units"], session_order(memory, bank)
+    place = {row: at for at, row in enumerate(order)}
+    names = [str(name) for name in tables["entities"]["name"]]
+    sessions = [str(name) for name in tables["sessions"]["name"]]
+
+    parts: list[list[list[tuple[Token, Token]]]] = [[[], [], []] for _ in order]
+    said: dict[int, list[Token]] = {}
+    part_of = {SPEAKER_PART: 0, CAPTION_PART: 2}
+    tokens = (tables["tokens"][name].tolist() for name in ("raw", "stem", "unit", "sentence"))
+    for raw, stem, unit, sentence in zip(*tokens, strict=True):
+        if raw != 0 and unit in place:
+            parts[place[unit]][part_of.get(sentence, 1)].append((raw, stem))
+            said.setdefault(sentence, []).append(raw)
+
+    mentions: list[dict[str, int]] = [{} for _ in order]
+    alive: set[int] = set()
+    rows = (tables["mentions"][name].tolist() for name in ("unit", "entity", "count"))
+    for unit, entity, count in zip(*rows, strict=True):
+        if unit in place:
+            alive.add(entity)
+            held = mentions[place[unit]]
+            held[names[entity]] = held.get(names[entity], 0) + count
+
+    inside: dict[int, list[str]] = {}
+    home = tables["sentences"]["unit"].tolist()
+    rows = (tables["sentence_entities"][name].tolist() for name in ("sentence", "entity"))
+    for sentence, entity in zip(*rows, strict=True):
+        if home[sentence] in place:
+            alive.add(entity)
+            inside.setdefault(sentence, []).append(names[entity])
+
+    speakers = sorted({int(units["speaker"][row]) for row in order} - {-1})
+    alive |= set(speakers)
+    keys = tables["entities"]["key"].tolist()
+    words = tables["entities"]["word"].tolist()
+    return BankFacts(
+        units=[
+            Unit(
+                trace_id=tables["traces"]["trace"][units["trace"][row]].id,
+                session=sessions[units["session"][row]],
+                time=None if math.isnan(units["time"][row]) else float(units["time"][row]),
+                speaker=None if units["speaker"][row] < 0 else names[units["speaker"][row]],
+                parts=parts[at],
+                type_mask=int(units["types"][row]),
+                mentions=list(mentions[at].items()),
+                vector=units["vector"][row].astype(np.float64),
+            )
+            for at, row in enumerate(order)
+        ],
+        sentences=[
+            Sentence(
+                place[home[row]], said.get(row, []), inside.get(row, []),
+                tables["sentences"]["vector"][row].astype(np.float64),
+            )
+            for row in sorted((r for r in range(len(home)) if home[r] in place), key=lambda r: (place[home[r]], r))
+        ],
+        entities={
+            names[row]: tables["entities"]["vector"][row].astype(np.float64)
+            for row in sorted(alive, key=lambda row: keys[row])
+        },
+        speakers=[names[row] for row in speakers],
+        name_token={names[row]: words[row] for row in speakers if words[row] != 0},
+        windows=_encoded(memory, bank, place, WINDOW_LEVEL),
+        episodes=_encoded(memory, bank, place, EPISODE_LEVEL),
+    )  # fmt: skip
+
+
+def _encoded(memory: Memory, bank: str, place: dict[int, int], level: int) -> dict[Span, np.ndarray] | None:
+    """Encoded vectors by (first, last) row; the newest of a pair is the one that counts."""
+    if memory.config.window_vectors == "pooled":
+        return None
+    index = memory._index
+    assert index is not None
+    spans = index.facts(index.banks[bank], "spans")
+    return {
+        (place[int(spans["first"][row])], place[int(spans["last"][row])]): spans["vector"][row].astype(np.float64)
+        for row in range(len(spans["level"]))
+        if spans["level"][row] == level and int(spans["first"][row]) in place and int(spans["last"][row]) in place
+    }
+
+
+def query_facts(
+    memory: Memory, profiles: Sequence[QueryProfile], hidden: Sequence[Sequence[bool] | None] | None = None
+) -> list[QueryFacts]:
+    """What the profiles say, with the vectors of the questions and of their entities."""
+    tools = memory._toolbox.tools()
+    analyzer = tools.analyzer
+    names = [
+        list(dict.fromkeys(name for entity in profile.entities if (name := entity_name(entity))))
+        for profile in profiles
+    ]
+    every = list(dict.fromkeys(name for row in names for name in row))
+    vectors, _ = checked_encode(tools.encoder, [*(clean(p.text) for p in profiles), *every])
+    of_name = dict(zip(every, vectors[len(profiles) :].astype(np.float64), strict=True))
+    return [
+        QueryFacts(
+            vector=vectors[at].astype(np.float64),
+            stems=[term_key(stem) for stem in analyzer.stems(analyzer.tokens(profile.text)) if stem],
+            phrases=[
+                [term_key(word) for word in words] for p in profile.phrases if (words := analyzer.tokens(p))
+            ],
+            entities=[(name, of_name[name]) for name in names[at]],
+            subjects=[entity_name(subject) for subject in profile.subjects],
+            validity=None if profile.validity in (None, (None, None)) else profile.validity,
+            type_bit=1 << ANSWER_TYPES.index(profile.answer_type) if profile.answer_type in ANSWER_TYPES else 0,
+            route=profile.route,
+            hidden=None if hidden is None else hidden[at],
+        )
+        for at, profile in enumerate(profiles)
+    ]

@@ -1,0 +1,1 @@
+"""From raw traces to a MemoryIndex: facts in arenas, and per-bank views that retrieval reads."""

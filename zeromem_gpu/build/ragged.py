@@ -1,0 +1,51 @@
+"""Small array helpers for ragged rows: ranges, and compressed rows from pairs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Rows(NamedTuple):
+    """Compressed rows: row i holds `indices[indptr[i]:indptr[i+1]]` with float32 `weights` beside them."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    weights: np.ndarray
+
+
+def expand(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All numbers of the ranges [begin[i], end[i]) in a row, and the i of each; int64."""
+    counts = np.maximum(end - begin, 0)
+    which = np.repeat(np.arange(len(counts)), counts)
+    first = np.cumsum(counts) - counts
+    return np.arange(len(which)) - first[which] + begin[which], which
+
+
+def from_ranges(begin: np.ndarray, end: np.ndarray) -> Rows:
+    """Rows whose members are the ranges [begin[i], end[i]), weight 1."""
+    members, _ = expand(begin, end)
+    return Rows(pointer(np.maximum(end - begin, 0)), members.astype(np.int32), np.ones(len(members), np.float32))
+
+
+def from_pairs(
+    row: np.ndarray, column: np.ndarray, rows: int, weights: np.ndarray | None = None
+) -> Rows:
+    """Rows from (row, column) pairs in any order; columns ascend inside a row."""
+    order = np.lexsort((column, row))
+    given = np.ones(len(row), np.float32) if weights is None else weights.astype(np.float32)
+    return Rows(pointer(np.bincount(row, minlength=rows)), column[order].astype(np.int32), given[order])
+
+
+def transpose(table: Rows, columns: int) -> Rows:
+    """Rows of the transposed table."""
+    row = np.repeat(np.arange(len(table.indptr) - 1), np.diff(table.indptr))
+    return from_pairs(table.indices.astype(np.int64), row, columns, table.weights)
+
+
+def pointer(counts: np.ndarray) -> np.ndarray:
+    """int64 [rows + 1] offsets from row lengths."""
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets

@@ -1,0 +1,1 @@
+"""Questions → profiles, routes and arrays."""

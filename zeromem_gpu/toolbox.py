@@ -1,0 +1,109 @@
+"""The models of a memory, loaded when first needed, and the fingerprint that ties an index to them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from zeromem_gpu.build.ingest import Tools
+from zeromem_gpu.cache import DiskCache, default_cache_dir
+from zeromem_gpu.config import Config
+from zeromem_gpu.encoders import export_vectors, resolve_encoder
+from zeromem_gpu.encoders.protocol import Encoder
+from zeromem_gpu.encoders.vector_file import vector_namespace
+from zeromem_gpu.errors import InvalidInput
+from zeromem_gpu.query.profile import Profiler
+from zeromem_gpu.text.entities import CachedExtractor, EntityExtractor, SpacyExtractor
+from zeromem_gpu.text.tokens import Analyzer
+
+
+class Toolbox:
+    """Encoder, entity extractor, analyzer and profiler of one memory."""
+
+    def __init__(
+        self,
+        config: Config,
+        encoder: str | Encoder,
+        device: str,
+        vectors: Path | None,
+        cache_dir: str | Path | bool | None,
+        extractor: EntityExtractor | None,
+    ) -> None:
+        self._config = config
+        self._encoder = encoder
+        self._device = device
+        self._vectors = vectors
+        self._cache = None if cache_dir is False else DiskCache(_cache_path(cache_dir))
+        self._extractor = extractor
+        self._expected: dict[str, Any] | None = None
+        self._tools: Tools | None = None
+        self._lock = threading.Lock()
+
+    def expect(self, fingerprint: Mapping[str, Any]) -> None:
+        """Belong to an opened index: tools that differ from its fingerprint are refused by name."""
+        self._expected = dict(fingerprint)
+
+    def tools(self) -> Tools:
+        """What reads text; loads the models at the first call."""
+        with self._lock:
+            if self._tools is None:
+                encoder = resolve_encoder(
+                    self._encoder, device=self._device, vectors=self._vectors, cache=self._cache
+                )
+                extractor = self._extractor or SpacyExtractor(
+                    self._config.ner_model, capitalised=self._config.capitalised_entities
+                )
+                if self._cache is not None:
+                    extractor = CachedExtractor(extractor, self._cache)
+                tools = Tools(encoder, extractor, Analyzer(self._config.stemmer))
+                _compare(_fingerprint(tools), self._expected or {})
+                self._tools = tools
+            return self._tools
+
+    @cached_property
+    def profiler(self) -> Profiler:
+        """Reads questions."""
+        return Profiler(self._config.ner_model, self._config.timezone)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Names and versions of everything that read the index's text; an opened index knows its own."""
+        return dict(self._expected) if self._expected is not None else _fingerprint(self.tools())
+
+    def export_vectors(self, path: Path) -> int:
+        """Write the encoder's cached vectors to a file that `vectors=` reads; returns how many."""
+        if self._cache is None:
+            raise InvalidInput("cache_dir", "False", "a cache to export from")
+        encoder = self.tools().encoder
+        namespace = vector_namespace(encoder.fingerprint)
+        if next(self._cache.items(namespace), None) is None:
+            got = f"a cache in {self._cache.path.parent} without vectors of {encoder.fingerprint}"
+            raise InvalidInput("cache_dir", got, "some", "Index and search the data with this cache first.")
+        return export_vectors(path, self._cache, encoder)
+
+
+def _fingerprint(tools: Tools) -> dict[str, Any]:
+    return {
+        "encoder": tools.encoder.name,
+        "encoder_fingerprint": tools.encoder.fingerprint,
+        "dim": tools.encoder.dim,
+        "ner": tools.extractor.fingerprint,
+        "words": tools.analyzer.fingerprint,
+    }
+
+
+def _compare(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Refuse tools other than those that built the index."""
+    for name, argument in (("encoder_fingerprint", "encoder"), ("ner", "extractor"), ("words", "stemmer")):
+        wanted = expected.get(name, found[name])
+        if wanted != found[name]:
+            raise InvalidInput(
+                argument, repr(found[name]), f"{wanted!r}, which built this index",
+                "Open it with the same one, or index the traces again into a new directory.",
+            )  # fmt: skip
+
+
+def _cache_path(cache_dir: str | Path | bool | None) -> Path:
+    return default_cache_dir() if cache_dir in (None, True) else Path(str(cache_dir))
