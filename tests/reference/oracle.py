@@ -208,6 +208,9 @@ def _graph_view(
         config.graph_lexical,
         config.graph_phrase,
     )
+    for i, unit in enumerate(bank.facts.units):
+        consistency = views.subject_consistency(query.subjects, unit, bank.counts[i])
+        scores[i] += config.graph_subject * consistency
     graph, margins["graph_candidates"] = views.returned(scores, visible, config.candidates)
     return graph
 

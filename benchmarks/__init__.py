@@ -1,0 +1,1 @@
+"""Measurements of this project; not part of the wheel."""

@@ -1,0 +1,1 @@
+"""What the evidence is worth: tuning on the tuning split, reporting apart from it."""
