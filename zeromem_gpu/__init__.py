@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zeromem_gpu.config import Config
-    from zeromem_gpu.errors import InvalidInput, MissingDependency, ModelUnavailable, StoreError, ZeroMemError
+    from zeromem_gpu.errors import (
+        InvalidInput,
+        MissingDependency,
+        ModelUnavailable,
+        StoreError,
+        ZeroMemError,
+    )
     from zeromem_gpu.memory import AddReport, Memory
     from zeromem_gpu.types import Boundary, Evidence, QueryProfile, SearchResult, Trace
 

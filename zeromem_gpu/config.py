@@ -140,9 +140,7 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """The inverse of `to_dict`; missing fields take their defaults."""
-        return cls().replace(
-            **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        )
+        return cls().replace(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 
     def index_fields(self) -> dict[str, Any]:
         """The fields that shape stored facts: an index built with others must be rebuilt."""

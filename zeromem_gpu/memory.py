@@ -69,9 +69,8 @@ class Memory:
     ) -> None:
         self.config = config or Config()
         self.device = resolve_device(device)
-        self._toolbox = Toolbox(
-            self.config, encoder, str(self.device), None if vectors is None else Path(vectors), cache_dir, extractor
-        )  # fmt: skip
+        file = None if vectors is None else Path(vectors)
+        self._toolbox = Toolbox(self.config, encoder, str(self.device), file, cache_dir, extractor)
         self._searcher = Searcher(self.device, self._toolbox)
         self._index: MemoryIndex | None = None
         self._writing = threading.Lock()
@@ -180,9 +179,11 @@ class Memory:
         if chosen.index_fields() != self.config.index_fields():
             changed = [k for k, v in chosen.index_fields().items() if v != self.config.index_fields()[k]]
             raise InvalidInput(
-                "config", f"other values for {', '.join(changed)}", "the values that this memory was built with",
+                "config",
+                f"other values for {', '.join(changed)}",
+                "the values that this memory was built with",
                 "Make a new Memory with them and add the traces again.",
-            )  # fmt: skip
+            )
         return chosen if top_k is None else chosen.replace(top_k=top_k)
 
     def _default_bank(
@@ -205,13 +206,15 @@ class Memory:
             return [given] * count
         values = list(given)
         if len(values) != count:
-            raise InvalidInput(name, f"{len(values)} values", f"one value, or one for each of {count} questions")
+            raise InvalidInput(
+                name, f"{len(values)} values", f"one value, or one for each of {count} questions"
+            )
         return values
 
     # -- files and facts --
 
     def save(self, directory: str | Path) -> None:
-        """Write the memory to a directory; see `store.py` for the format."""
+        """Write the memory to a directory; see `store/` for the format."""
         from zeromem_gpu.store import save_index
 
         index = self._index or MemoryIndex.empty(self._toolbox.tools().encoder.dim)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.query.batch import QueryBatch, build_batch
 from zeromem_gpu.retrieve.closure import RULES
 from zeromem_gpu.retrieve.engine import Hidden, Ranked, retrieve
+from zeromem_gpu.stopwatch import Stopwatch
 from zeromem_gpu.text.normalize import clean
 from zeromem_gpu.toolbox import Toolbox
 from zeromem_gpu.types import Boundary, Evidence, QueryProfile, SearchResult
@@ -93,7 +93,7 @@ class Searcher:
         self, index: MemoryIndex, profiles: Sequence[QueryProfile], names: Sequence[str], config: Config,
         clock: Stopwatch | None = None,
     ) -> Prepared:  # fmt: skip
-        """Views and stack of the banks (each must exist), and the questions as arrays with their vectors."""
+        """Views and stack of the banks (each must exist), and the questions as arrays and vectors."""
         clock = clock or Stopwatch()
         views = {name: bank_view(index, index.banks[name], config) for name in dict.fromkeys(names)}
         stack = self._stack([index.banks[name] for name in views], list(views.values()), config)
@@ -141,23 +141,13 @@ class Searcher:
         return found
 
 
-class Stopwatch:
-    """Seconds between laps, added up by name."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        """End a lap and begin the next."""
-        now = time.perf_counter()
-        self.laps[name] = self.laps.get(name, 0.0) + now - self._last
-        self._last = now
-
-
 def _hidden(
-    index: MemoryIndex, ready: Prepared, names: Sequence[str], boundaries: Sequence[Boundary | None], config: Config
-) -> Hidden | None:  # fmt: skip
+    index: MemoryIndex,
+    ready: Prepared,
+    names: Sequence[str],
+    boundaries: Sequence[Boundary | None],
+    config: Config,
+) -> Hidden | None:
     """Each distinct (bank, boundary) as one mask."""
     if all(boundary is None for boundary in boundaries):
         return None

@@ -22,8 +22,13 @@ class Locomo:
     """
 
     def __init__(
-        self, data: Path, conversations: Sequence[str] | None, config: Config, encoder: str, cache: Path | None
-    ) -> None:  # fmt: skip
+        self,
+        data: Path,
+        conversations: Sequence[str] | None,
+        config: Config,
+        encoder: str,
+        cache: Path | None,
+    ) -> None:
         dataset = load_locomo(data, conversations=conversations)
         self.memory = Memory(config, encoder=encoder, device="cpu", cache_dir=cache)
         self.memory.add(dataset.traces)

@@ -24,7 +24,7 @@ class Ragged(NamedTuple):
 
 
 class Phrases(NamedTuple):
-    """Word ids per phrase and phrases per slot: phrase f of slot s has words `words[word_ptr[f]:word_ptr[f+1]]`."""
+    """Phrases per slot (`ptr`), and per phrase f its words `words[word_ptr[f]:word_ptr[f+1]]`."""
 
     ptr: Tensor
     word_ptr: Tensor
@@ -123,7 +123,9 @@ def phrase_support(stream: Stream, phrases: Phrases, axis: Axis) -> Tensor:
                   phrases.ptr, phrases.word_ptr, phrases.words, axis.starts, out)  # fmt: skip
         return out
     out = axis.full(0.0)
-    slot = torch.repeat_interleave(torch.arange(len(phrases.ptr) - 1, device=out.device), phrases.ptr.diff())
+    slot = torch.repeat_interleave(
+        torch.arange(len(phrases.ptr) - 1, device=out.device), phrases.ptr.diff()
+    )
     if len(slot) == 0:
         return out
     length = phrases.word_ptr.diff()

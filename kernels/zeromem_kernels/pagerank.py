@@ -28,7 +28,7 @@ _MOST_SWEEPS = 64
 
 
 class Graph(NamedTuple):
-    """Stacked symmetric graphs: `weights` is W (rows contexts then entities), `degree` float32 its row sums.
+    """Stacked symmetric graphs: `weights` is W (contexts, then entities), `degree` float32 its row sums.
 
     `colour_rows` int32 are local rows ordered by bank and colour, `colour_ptr` int64 [3·banks + 1] their
     boundaries; no edge joins two rows of one colour.

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -136,7 +137,8 @@ def compiled(tensor: Tensor) -> ModuleType | None:
 
 
 @lru_cache(maxsize=1)
-def _pool(workers: int) -> ThreadPoolExecutor:
+def _pool(workers: int, process: int) -> ThreadPoolExecutor:
+    """The pool of this process: a fork inherits the object without its threads."""
     return ThreadPoolExecutor(workers, thread_name_prefix="zeromem")
 
 
@@ -148,16 +150,14 @@ def run_tiles(kernel: Callable[..., None], tiles: Tiles, *args: Any) -> None:
     threads never changes a result.
     """
     count = len(tiles)
-    workers = min(torch.get_num_threads(), count, os.cpu_count() or 1)
+    workers = min(torch.get_num_threads(), count)
     arrays = tuple(arg.numpy() if isinstance(arg, Tensor) else arg for arg in args)
     if workers <= 1:
         kernel(0, count, *arrays)
         return
     parts = min(count, 4 * workers)
     edges = [count * part // parts for part in range(parts + 1)]
-    jobs = [
-        _pool(torch.get_num_threads()).submit(kernel, first, last, *arrays)
-        for first, last in zip(edges[:-1], edges[1:], strict=True)
-    ]
+    pool = _pool(torch.get_num_threads(), os.getpid())
+    jobs = [pool.submit(kernel, first, last, *arrays) for first, last in pairwise(edges)]
     for job in jobs:
         job.result()

@@ -11,7 +11,7 @@ from zeromem_kernels.tiles import Axis, compiled, run_tiles
 
 
 class TopK(NamedTuple):
-    """`scores` float32 [T, k, width] best first (−inf past the last), `rows` int32 local to the tile, or −1."""
+    """`scores` float32 [T, k, width], best first, −inf past the last; `rows` int32 in the tile, or −1."""
 
     scores: Tensor
     rows: Tensor

@@ -41,12 +41,16 @@ def _check(trace: Trace, place: int, zone: str) -> CheckedTrace:
         if value is not None and (not isinstance(value, str) or not value):
             raise InvalidInput(f"{name} of {where}", repr(value), "None, or text that is not empty")
     turn = trace.turn
-    if turn is not None and (isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 1 << 62):
+    if turn is not None and (
+        isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 1 << 62
+    ):
         raise InvalidInput(f"turn of {where}", repr(turn), "None, or a whole number from 0")
     if not isinstance(trace.entities, (tuple, list)) or not all(isinstance(e, str) for e in trace.entities):
         raise InvalidInput(f"entities of {where}", repr(trace.entities), "a tuple of names")
     if not isinstance(trace.metadata, Mapping):
-        raise InvalidInput(f"metadata of {where}", type(trace.metadata).__name__, "a mapping of JSON values")
+        raise InvalidInput(
+            f"metadata of {where}", type(trace.metadata).__name__, "a mapping of JSON values"
+        )
     try:
         metadata = json.loads(json.dumps(dict(trace.metadata)))
     except (TypeError, ValueError) as error:

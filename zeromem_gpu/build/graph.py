@@ -24,7 +24,10 @@ class EntityContextGraph:
 
 
 def build_graph(
-    counts: tuple[np.ndarray, np.ndarray, np.ndarray], bounds: np.ndarray, entities: int, chain_weight: float
+    counts: tuple[np.ndarray, np.ndarray, np.ndarray],
+    bounds: np.ndarray,
+    entities: int,
+    chain_weight: float,
 ) -> EntityContextGraph:
     """E_de with w(d, e) = c(e, d)/Σ_e' c(e', d), and E_dd between neighbours of a session.
 

@@ -37,8 +37,10 @@ def local_spans(vectors: np.ndarray, bounds: np.ndarray, radius: int) -> Level:
     return Level(first, end, _inverse_norm(_sums(vectors, first, end)))
 
 
-def window_intervals(bounds: np.ndarray, size: int, stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Windows as (first, end, session): starts 0, stride, … up to the first that reaches the session's end."""
+def window_intervals(
+    bounds: np.ndarray, size: int, stride: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Windows as (first, end, session): starts 0, stride, … up to the one that reaches the end."""
     length = np.diff(bounds)
     count = np.maximum(-(-(length - size) // stride), 0) + 1
     session = np.repeat(np.arange(len(length)), count)

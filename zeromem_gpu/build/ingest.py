@@ -24,6 +24,7 @@ from zeromem_gpu.text.sentences import split_sentences, split_units
 from zeromem_gpu.text.tokens import Analyzer, term_key, term_keys
 from zeromem_gpu.types import Trace
 
+
 @dataclass(frozen=True)
 class Tools:
     """What reads text: the encoder, the entity extractor and the analyzer of one memory."""
@@ -317,7 +318,9 @@ class _Words:
 
     def add(self, unit: _Unit, row: int, sentence0: int, analyzer: Analyzer) -> None:
         """Add one unit: speaker, sentences, caption, a separator after each part."""
-        text = [(analyzer.tokens(unit.text[a:b]), sentence0 + at) for at, (a, b) in enumerate(unit.sentences)]
+        text = [
+            (analyzer.tokens(unit.text[a:b]), sentence0 + at) for at, (a, b) in enumerate(unit.sentences)
+        ]
         caption = analyzer.tokens(unit.trace.caption or "")
         if not caption and not any(tokens for tokens, _ in text):
             # a unit without words of its own must not match by its speaker's name

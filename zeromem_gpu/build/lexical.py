@@ -29,8 +29,12 @@ class WordStream:
 
 
 def build_lexicon(
-    stem: np.ndarray, unit: np.ndarray, units: int, levels: dict[str, tuple[np.ndarray, np.ndarray]], config: Config
-) -> Lexicon:  # fmt: skip
+    stem: np.ndarray,
+    unit: np.ndarray,
+    units: int,
+    levels: dict[str, tuple[np.ndarray, np.ndarray]],
+    config: Config,
+) -> Lexicon:
     """BM25 weights of every (term, document) of every level.
 
     Args:
@@ -55,8 +59,14 @@ def build_lexicon(
 
 
 def _postings(
-    term: np.ndarray, count: np.ndarray, by_unit: Rows, first: np.ndarray, end: np.ndarray, terms: int, config: Config
-) -> Rows:  # fmt: skip
+    term: np.ndarray,
+    count: np.ndarray,
+    by_unit: Rows,
+    first: np.ndarray,
+    end: np.ndarray,
+    terms: int,
+    config: Config,
+) -> Rows:
     """Sum (term, unit) counts over each document's units and weigh them."""
     documents = len(first)
     member, document = expand(first, end)

@@ -26,12 +26,12 @@ def expand(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def from_ranges(begin: np.ndarray, end: np.ndarray) -> Rows:
     """Rows whose members are the ranges [begin[i], end[i]), weight 1."""
     members, _ = expand(begin, end)
-    return Rows(pointer(np.maximum(end - begin, 0)), members.astype(np.int32), np.ones(len(members), np.float32))
+    return Rows(
+        pointer(np.maximum(end - begin, 0)), members.astype(np.int32), np.ones(len(members), np.float32)
+    )
 
 
-def from_pairs(
-    row: np.ndarray, column: np.ndarray, rows: int, weights: np.ndarray | None = None
-) -> Rows:
+def from_pairs(row: np.ndarray, column: np.ndarray, rows: int, weights: np.ndarray | None = None) -> Rows:
     """Rows from (row, column) pairs in any order; columns ascend inside a row."""
     order = np.lexsort((column, row))
     given = np.ones(len(row), np.float32) if weights is None else weights.astype(np.float32)

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from zeromem_kernels.lexical import Stream
-from zeromem_kernels.pagerank import Graph
-from zeromem_kernels.tiles import Csr
 
 from zeromem_gpu.build.hierarchy import Level
 from zeromem_gpu.build.ragged import Rows as Table
 from zeromem_gpu.build.ragged import from_ranges, pointer
 from zeromem_gpu.build.views import BankView
+from zeromem_kernels.lexical import Stream
+from zeromem_kernels.pagerank import Graph
+from zeromem_kernels.tiles import Csr
 
 LEVELS = ("units", "spans", "windows", "episodes")
 

@@ -213,4 +213,3 @@ def _sorted_counts(
 def _sorted_pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     distinct = np.unique(first.astype(np.int64) << 32 | second)
     return distinct >> 32, distinct & 0xFFFFFFFF
-

@@ -69,7 +69,9 @@ def bank_view(
         units, entities = len(rows.unit_rows), len(rows.entity_keys)
         graph = bank.cached(
             ("graph", config.chain_weight),
-            lambda: timed("graph_s", lambda: build_graph(rows.counts, rows.bounds, entities, config.chain_weight)),
+            lambda: timed(
+                "graph_s", lambda: build_graph(rows.counts, rows.bounds, entities, config.chain_weight)
+            ),
         )
         unit = np.arange(units)
         intervals = {"units": (unit, unit + 1)}
@@ -77,9 +79,13 @@ def bank_view(
             intervals[name] = (level.first, level.end)
         lexicon = bank.cached(
             ("lexicon", *lexical),
-            lambda: timed("bm25_s", lambda: build_lexicon(rows.stem, rows.token_unit, units, intervals, config)),
+            lambda: timed(
+                "bm25_s", lambda: build_lexicon(rows.stem, rows.token_unit, units, intervals, config)
+            ),
         )
-        stream = bank.cached("stream", lambda: timed("bm25_s", lambda: build_stream(rows.raw, rows.token_unit)))
+        stream = bank.cached(
+            "stream", lambda: timed("bm25_s", lambda: build_stream(rows.raw, rows.token_unit))
+        )
         return bank.cached(
             ("view", config.chain_weight, *lexical),
             lambda: _assemble(rows, spans, windows, episodes, episode_of, graph, lexicon, stream),

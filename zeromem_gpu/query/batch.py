@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -79,11 +80,13 @@ def build_batch(profiles: Sequence[QueryProfile], vectors: np.ndarray, analyzer:
     return QueryBatch(
         vectors=vectors,
         terms=Ragged.of([term_keys(row) for row in stems]),
-        phrases=Ragged.of([np.arange(a, b) for a, b in zip(counts[:-1], counts[1:], strict=True)]),
+        phrases=Ragged.of([np.arange(a, b) for a, b in pairwise(counts.tolist())]),
         phrase_words=Ragged.of([term_keys(phrase) for phrases in said for phrase in phrases]),
         subjects=Ragged.of([term_keys(_names(profile.subjects)) for profile in profiles]),
         entities=Ragged.of([term_keys(row) for row in names]),
-        entity_names={int(key): name for row in names for key, name in zip(term_keys(row), row, strict=True)},
+        entity_names={
+            int(key): name for row in names for key, name in zip(term_keys(row), row, strict=True)
+        },
         validity=np.array([_interval(profile.validity) for profile in profiles]).reshape(-1, 2),
         type_bits=np.array([_type_bit(profile.answer_type) for profile in profiles], np.int32),
         relational=np.array([profile.route == "relational" for profile in profiles], bool),

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from zeromem_kernels.reset import node_rows
-from zeromem_kernels.spmm import tile_spmm
-from zeromem_kernels.topk import TopK, kept_mask
 
 from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
+from zeromem_kernels.reset import node_rows
+from zeromem_kernels.spmm import tile_spmm
+from zeromem_kernels.topk import TopK, kept_mask
 
 RULES = ("primary", "graph", "neighbour")
 
@@ -53,9 +53,13 @@ def _bridged(group: Group, primary: TopK, candidates: TopK, most: int) -> Tensor
     start[unit_node] = chosen.float()
     reached = tile_spmm(stack.graph.weights, start, nodes, nodes)
     bridge = nodes.full(0.0)
-    bridge[entity_node] = (reached[entity_node] > 0).float() * ~stack.is_speaker[entities.stacked_row][:, None]
+    bridge[entity_node] = (reached[entity_node] > 0).float() * ~stack.is_speaker[entities.stacked_row][
+        :, None
+    ]
     shares = (tile_spmm(stack.graph.weights, bridge, nodes, nodes)[unit_node] > 0) & ~chosen
-    place = (candidates.rows.long().clamp(min=0) + units.starts[:-1, None, None]).reshape(-1, shares.shape[1])
+    place = (candidates.rows.long().clamp(min=0) + units.starts[:-1, None, None]).reshape(
+        -1, shares.shape[1]
+    )
     eligible = shares.gather(0, place.clamp(max=max(units.rows - 1, 0))).reshape(candidates.rows.shape)
     eligible &= candidates.rows >= 0
     kept = eligible & (torch.cumsum(eligible, 1) <= most)

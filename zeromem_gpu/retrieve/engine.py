@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
-from zeromem_kernels.fusion import fuse, scaled
-from zeromem_kernels.tiles import Axis
-from zeromem_kernels.topk import TopK, kept_mask
 
 from zeromem_gpu.build.stack import Stack
 from zeromem_gpu.config import Config
@@ -21,12 +17,19 @@ from zeromem_gpu.retrieve.graph_view import graph_view
 from zeromem_gpu.retrieve.groups import Group, cut
 from zeromem_gpu.retrieve.hierarchy_view import hierarchy_view
 from zeromem_gpu.retrieve.signals import Signals
+from zeromem_gpu.stopwatch import Stopwatch
+from zeromem_kernels.fusion import fuse, scaled
+from zeromem_kernels.tiles import Axis
+from zeromem_kernels.topk import TopK, kept_mask
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """What the boundaries hide: `mask_of` int64 [Q] names a mask of each query (−1 none); `masks` are
-    bool [units of the query's bank], True where hidden."""  # fmt: skip
+    """What the boundaries hide.
+
+    `mask_of` int64 [Q] names a mask of each query (−1 none); `masks` are bool [units of the query's bank],
+    True where hidden.
+    """
 
     mask_of: np.ndarray
     masks: Sequence[np.ndarray]
@@ -69,7 +72,7 @@ def retrieve(
     for group in cut(banks, stack, batch, config.batch_bytes):
         if hidden is not None:
             group = replace(group, hidden=_hidden_matrix(group, hidden))
-        found = _run(group, config, _Clock(timings))
+        found = _run(group, config, Stopwatch(timings))
         taken = group.query >= 0
         parts.append((group.query[taken], {name: _by_slot(x)[taken] for name, x in found.items()}))
     empty = {"rows": -1, "rules": -1, "scores": 0.0, "graph": np.nan, "hierarchy": np.nan, "sweeps": 0}
@@ -77,7 +80,7 @@ def retrieve(
     return Ranked(**out | {"sweeps": out["sweeps"][:, 0]}, timings=timings)
 
 
-def _run(group: Group, config: Config, clock: _Clock) -> dict[str, Tensor]:
+def _run(group: Group, config: Config, clock: Stopwatch) -> dict[str, Tensor]:
     """Run one group: the columns of `Ranked` as [T, n, width]."""
     signals = Signals(group)
     units = signals.units
@@ -159,16 +162,3 @@ def _hidden_matrix(group: Group, hidden: Hidden) -> Tensor | None:
         first[mine[which]] + row
     ]
     return torch.from_numpy(matrix).to(group.stack.device)
-
-
-class _Clock:
-    """Adds laps to a dictionary of stage seconds."""
-
-    def __init__(self, timings: dict[str, float]) -> None:
-        self._timings = timings
-        self._last = time.perf_counter()
-
-    def lap(self, stage: str) -> None:
-        now = time.perf_counter()
-        self._timings[stage] = self._timings.get(stage, 0.0) + now - self._last
-        self._last = now

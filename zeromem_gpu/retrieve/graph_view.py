@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+
+from zeromem_gpu.config import Config
+from zeromem_gpu.retrieve.groups import Group
+from zeromem_gpu.retrieve.signals import Signals
 from zeromem_kernels.activation import propagate, sentence_gate
 from zeromem_kernels.lexical import lookup, slot_banks
 from zeromem_kernels.pagerank import PageRank, personalized_pagerank
@@ -14,10 +18,6 @@ from zeromem_kernels.reset import node_rows, reset_vector
 from zeromem_kernels.scale import scale_to_max, tile_reduce
 from zeromem_kernels.similarity import best_match, similarities
 from zeromem_kernels.topk import TopK, ordered_topk
-
-from zeromem_gpu.config import Config
-from zeromem_gpu.retrieve.groups import Group
-from zeromem_gpu.retrieve.signals import Signals
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,10 @@ def align(group: Group, floor: float) -> Tensor:
     """
     axis, stack, batch = group.axes["entities"], group.stack, group.batch
     keys = batch.entities.take(group.query)
-    ptr, values = torch.from_numpy(keys.ptr).to(stack.device), torch.from_numpy(keys.values).to(stack.device)
+    ptr, values = (
+        torch.from_numpy(keys.ptr).to(stack.device),
+        torch.from_numpy(keys.values).to(stack.device),
+    )
     banks = slot_banks(ptr, group.tiles)
     rows = lookup(banks, values, stack.ptr["entities"], stack.entity_keys)
     eta = torch.where(rows >= 0, 1.0, 0.0)
@@ -90,7 +93,9 @@ def align(group: Group, floor: float) -> Tensor:
     if len(missing):
         wanted = batch.entity_vectors[np.searchsorted(batch.vector_keys, keys.values[missing])]
         place = torch.from_numpy(missing).to(stack.device)
-        cosine, row = best_match(stack.entity_vectors, torch.from_numpy(wanted).to(stack.device), banks[place])
+        cosine, row = best_match(
+            stack.entity_vectors, torch.from_numpy(wanted).to(stack.device), banks[place]
+        )
         near = cosine >= floor
         eta[place] = torch.where(near, cosine, 0.0)
         rows[place] = torch.where(near, row, -1)

@@ -13,12 +13,12 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor
-from zeromem_kernels.lexical import Phrases, Ragged, lookup, slot_banks
-from zeromem_kernels.tiles import Axis, Tiles
 
 from zeromem_gpu.build.stack import Stack
 from zeromem_gpu.query.batch import QueryBatch
 from zeromem_gpu.query.batch import Ragged as Keys
+from zeromem_kernels.lexical import Phrases, Ragged, lookup, slot_banks
+from zeromem_kernels.tiles import Axis, Tiles
 
 WIDEST = 32
 # float32 matrices of one unit row that are alive at the worst moment; measured, rounded up

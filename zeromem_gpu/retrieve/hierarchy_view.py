@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from zeromem_gpu.build.stack import StackedLevel
+from zeromem_gpu.config import Config
+from zeromem_gpu.retrieve.signals import Signals
 from zeromem_kernels.scale import min_max
 from zeromem_kernels.similarity import similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
 from zeromem_kernels.tiles import Axis
 from zeromem_kernels.topk import TopK, kept_mask, ordered_topk
-
-from zeromem_gpu.build.stack import StackedLevel
-from zeromem_gpu.config import Config
-from zeromem_gpu.retrieve.signals import Signals
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +52,7 @@ def hierarchy_view(signals: Signals, config: Config) -> HierarchyView:
     return HierarchyView(scores, ordered_topk(scores, units, config.candidates))
 
 
-def _level(
-    signals: Signals, level: StackedLevel, axis: Axis, config: Config
-) -> tuple[Tensor, Tensor]:
+def _level(signals: Signals, level: StackedLevel, axis: Axis, config: Config) -> tuple[Tensor, Tensor]:
     """s_L = mm(cos) + lexical · sc(BM25) of a level, and which intervals hold a visible unit."""
     visible = signals.visible_at(level.members, axis)
     if level.vectors is None:

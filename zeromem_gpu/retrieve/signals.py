@@ -7,13 +7,13 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from zeromem_gpu.retrieve.groups import Group
 from zeromem_kernels.lexical import Ragged, bm25, phrase_support, subject_support
 from zeromem_kernels.scale import min_max, scale_to_max
 from zeromem_kernels.similarity import similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
 from zeromem_kernels.tiles import Axis, Csr
-
-from zeromem_gpu.retrieve.groups import Group
 
 
 @dataclass(frozen=True, eq=False)

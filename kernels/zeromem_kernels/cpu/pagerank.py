@@ -103,7 +103,9 @@ def sor(
         done = 0
         while True:
             if done >= unchecked:
-                _residual(n, row0, base, indptr, indices, weights, degree, gamma, reset, hidden, x, acc, total)
+                _residual(
+                    n, row0, base, indptr, indices, weights, degree, gamma, reset, hidden, x, acc, total
+                )
                 running = False
                 for c in range(width):
                     if step[c] > 0:
@@ -117,7 +119,9 @@ def sor(
                     break
             for colour in range(3):
                 rows = colour_rows[colour_ptr[3 * b + colour] : colour_ptr[3 * b + colour + 1]]
-                _relax(rows, row0, base, indptr, indices, weights, degree, gamma, step, reset, hidden, x, acc)
+                _relax(
+                    rows, row0, base, indptr, indices, weights, degree, gamma, step, reset, hidden, x, acc
+                )
             done += 1
         _finish(n, row0, base, degree, x)
 

@@ -151,7 +151,9 @@ def ordered_topk(first, last, starts, x, scores, rows):
 
 
 @njit(nogil=True, cache=True)
-def fuse(first, last, starts, graph_scores, graph_rows, hierarchy_scores, hierarchy_rows, weight, scores, rows):
+def fuse(
+    first, last, starts, graph_scores, graph_rows, hierarchy_scores, hierarchy_rows, weight, scores, rows
+):
     """Min-max both candidate lists, mix them by `weight` [T, width], keep the k best of the union."""
     n_g, n_h = graph_rows.shape[1], hierarchy_rows.shape[1]
     k, width = scores.shape[1], weight.shape[1]
