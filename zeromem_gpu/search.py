@@ -73,7 +73,7 @@ class Searcher:
             for row, place in enumerate(asked):
                 unit_rows = ready.views[names[place]].rows.unit_rows
                 evidence[place] = _evidence(index, index.banks[names[place]], unit_rows, ranked, row, limit)
-            clock.lap("evidence_s")
+            clock.lap("texts_s")
         return [
             SearchResult(text, name, profile, found, clock.laps if explain else None)
             for text, name, profile, found in zip(questions, names, profiles, evidence, strict=True)

@@ -26,7 +26,7 @@ NOISE = {
 }  # fmt: skip
 
 
-@dataclass
+@dataclass(repr=False)
 class Asked:
     """Questions to a memory: `banks[i]` is the bank of `profiles[i]`; `hidden[i]` masks its units."""
 
@@ -36,7 +36,7 @@ class Asked:
     hidden: list[list[bool] | None] | None = None
     queries: list[QueryFacts] = field(default_factory=list)
     facts: dict[str, BankFacts] = field(default_factory=dict)
-    _oracles: dict[tuple[object, ...], oracle.Bank] = field(default_factory=dict)
+    _oracles: dict[tuple[str, str], oracle.Bank] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Read the facts once for all configurations."""
@@ -74,7 +74,7 @@ class Asked:
     def oracle(self, place: int, config: Config) -> OracleResult:
         """One question through the oracle."""
         name = self.banks[place]
-        key = (name, *oracle.bank_key(config))
+        key = (name, repr(oracle.bank_key(config)))
         if key not in self._oracles:
             self._oracles[key] = oracle.Bank(self.facts[name], config)
         return oracle.retrieve(self._oracles[key], self.queries[place], config)
@@ -86,7 +86,7 @@ class Asked:
         sweeps = np.zeros(len(self.profiles), np.int64)
         assert self.hidden is None
         for group in cut(ready.bank_of, ready.stack, ready.batch, config.batch_bytes):
-            ranked = graph_view(Signals(group), config).pagerank
+            ranked = graph_view(Signals(group, config)).pagerank
             starts = group.axes["nodes"].starts.tolist()
             for slot, query in enumerate(group.query.tolist()):
                 tile, column = divmod(slot, group.tiles.width)

@@ -158,14 +158,15 @@ class TestOddHistories:
             assert_agree(asked, config)
 
 
-class TestLocomo:
-    @pytest.fixture(scope="class")
-    def asked(self, data_dir: Path, cache_dir: Path) -> Asked:
-        data = load_locomo(data_dir, conversations=["conv-26", "conv-30", "conv-41"])
-        memory = Memory(encoder="minilm", cache_dir=cache_dir, device="cpu")
-        memory.add(data.traces)
-        return ask(memory, [q.text for q in data.questions], [q.bank for q in data.questions])
+@pytest.fixture(scope="module")
+def asked(data_dir: Path, cache_dir: Path) -> Asked:
+    data = load_locomo(data_dir, conversations=["conv-26", "conv-30", "conv-41"])
+    memory = Memory(encoder="minilm", cache_dir=cache_dir, device="cpu")
+    memory.add(data.traces)
+    return ask(memory, [q.text for q in data.questions], [q.bank for q in data.questions])
 
+
+class TestLocomo:
     def test_default(self, asked: Asked) -> None:
         assert len(asked.profiles) == 385
         assert_agree(asked, Config())

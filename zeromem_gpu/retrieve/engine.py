@@ -12,14 +12,14 @@ from torch import Tensor
 from zeromem_gpu.build.stack import Stack
 from zeromem_gpu.config import Config
 from zeromem_gpu.query.batch import QueryBatch
-from zeromem_gpu.retrieve.closure import close
+from zeromem_gpu.retrieve.closure import Closed, close
+from zeromem_gpu.retrieve.evidence import at_rows, calibrate
 from zeromem_gpu.retrieve.graph_view import graph_view
 from zeromem_gpu.retrieve.groups import Group, cut
 from zeromem_gpu.retrieve.hierarchy_view import hierarchy_view
 from zeromem_gpu.retrieve.signals import Signals
 from zeromem_gpu.stopwatch import Stopwatch
 from zeromem_kernels.fusion import fuse, scaled
-from zeromem_kernels.tiles import Axis
 from zeromem_kernels.topk import TopK, kept_mask
 
 
@@ -82,13 +82,13 @@ def retrieve(
 
 def _run(group: Group, config: Config, clock: Stopwatch) -> dict[str, Tensor]:
     """Run one group: the columns of `Ranked` as [T, n, width]."""
-    signals = Signals(group)
+    signals = Signals(group, config)
     units = signals.units
     _ = signals.dense, signals.lexical, signals.phrase, signals.subject
     clock.lap("signals_s")
-    graph = graph_view(signals, config) if config.views != "hierarchy" else None
+    graph = graph_view(signals) if config.views != "hierarchy" else None
     clock.lap("graph_view_s")
-    hierarchy = hierarchy_view(signals, config) if config.views != "graph" else None
+    hierarchy = hierarchy_view(signals) if config.views != "graph" else None
     clock.lap("hierarchy_view_s")
     share = torch.where(group.spread(group.batch.relational), config.rho, 1.0 - config.rho)
     if graph is None or hierarchy is None:
@@ -101,20 +101,22 @@ def _run(group: Group, config: Config, clock: Stopwatch) -> dict[str, Tensor]:
     graph_list = graph.candidates if graph else nothing
     hierarchy_list = hierarchy.candidates if hierarchy else nothing
     top = fuse(graph_list, hierarchy_list, share, units, config.top_k)
-    rows, rules = top.rows, torch.where(top.rows >= 0, 0, -1).int()
-    if config.closure:
-        rows, rules = close(group, top, graph.candidates if graph else None, config)
-    graph_at = _scores_at(graph.scores if graph else None, graph_list, rows, units)
-    hierarchy_at = _scores_at(hierarchy.scores if hierarchy else None, hierarchy_list, rows, units)
-    scores = share[:, None] * scaled(graph_at, graph_list) + (1.0 - share[:, None]) * scaled(
-        hierarchy_at, hierarchy_list
-    )
-    sweeps = graph.pagerank.sweeps[:, None] if graph else torch.zeros_like(rows[:, :1])
     clock.lap("fusion_s")
-    return {
-        "rows": rows, "rules": rules, "scores": scores,
-        "graph": graph_at, "hierarchy": hierarchy_at, "sweeps": sweeps,
-    }  # fmt: skip
+    found = Closed(top.rows, torch.where(top.rows >= 0, 0, -1).int())
+    if config.closure:
+        found = close(group, top, graph.candidates if graph else None, config)
+    graph_at = _scores_at(graph.scores if graph else None, graph_list, found.rows, signals)
+    hierarchy_at = _scores_at(hierarchy.scores if hierarchy else None, hierarchy_list, found.rows, signals)
+    scores = share[:, None] * scaled(graph_at, graph_list)
+    scores = scores + (1.0 - share[:, None]) * scaled(hierarchy_at, hierarchy_list)
+    columns = {"rows": found.rows, "rules": found.rules, "scores": scores}
+    columns |= {"graph": graph_at, "hierarchy": hierarchy_at}
+    if config.calibrate:
+        order = calibrate(signals, found, scores)
+        columns = {name: values.gather(1, order) for name, values in columns.items()}
+    columns["sweeps"] = graph.pagerank.sweeps[:, None] if graph else torch.zeros_like(found.rows[:, :1])
+    clock.lap("evidence_s")
+    return columns
 
 
 def _gather(
@@ -134,14 +136,12 @@ def _by_slot(values: Tensor) -> np.ndarray:
     return values.transpose(1, 2).reshape(-1, values.shape[1]).cpu().numpy()
 
 
-def _scores_at(scores: Tensor | None, candidates: TopK, rows: Tensor, axis: Axis) -> Tensor:
+def _scores_at(scores: Tensor | None, candidates: TopK, rows: Tensor, signals: Signals) -> Tensor:
     """A view's raw scores of some rows [T, n, width], NaN where the view did not return them."""
-    if scores is None or axis.rows == 0:
+    if scores is None:
         return torch.full(rows.shape, torch.nan, device=rows.device)
-    place = (rows.long().clamp(min=0) + axis.starts[:-1, None, None]).clamp(max=axis.rows - 1)
-    returned = torch.where(kept_mask(candidates, axis), scores, torch.nan)
-    value = returned.gather(0, place.reshape(-1, scores.shape[1])).reshape(rows.shape)
-    return torch.where(rows >= 0, value, torch.nan)
+    returned = torch.where(kept_mask(candidates, signals.units), scores, torch.nan)
+    return torch.where(rows >= 0, at_rows(returned, rows, signals), torch.nan)
 
 
 def _hidden_matrix(group: Group, hidden: Hidden) -> Tensor | None:

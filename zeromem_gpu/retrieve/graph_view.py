@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
 from zeromem_gpu.retrieve.signals import Signals
 from zeromem_kernels.activation import propagate, sentence_gate
@@ -29,9 +28,9 @@ class GraphView:
     pagerank: PageRank
 
 
-def graph_view(signals: Signals, config: Config) -> GraphView:
+def graph_view(signals: Signals) -> GraphView:
     """Rank the units of a group by the graph."""
-    group = signals.group
+    group, config = signals.group, signals.config
     axes, stack = group.axes, group.stack
     eta = align(group, config.align_floor)
     aligned = tile_reduce(eta, axes["entities"], "amax") > 0

@@ -25,9 +25,9 @@ class HierarchyView:
     candidates: TopK
 
 
-def hierarchy_view(signals: Signals, config: Config) -> HierarchyView:
+def hierarchy_view(signals: Signals) -> HierarchyView:
     """Rank the units of a group by the time hierarchy."""
-    group = signals.group
+    group, config = signals.group, signals.config
     stack, axes, units = group.stack, group.axes, signals.units
     episodes, windows = axes["episodes"], axes["windows"]
 
@@ -70,11 +70,10 @@ def _own(signals: Signals, config: Config) -> Tensor:
         own = own + config.phrase * signals.phrase
     if signals.subject is not None and config.subject > 0:
         own = own + config.subject * signals.subject
-    temporal = signals.temporal(config.temporal_days) if config.temporal > 0 else None
-    if temporal is not None:
-        own = own + config.temporal * temporal
+    if signals.temporal is not None and config.temporal > 0:
+        own = own + config.temporal * signals.temporal
     if config.answer_type > 0:
-        own = own + config.answer_type * signals.answer_type()
+        own = own + config.answer_type * signals.answer_type
     return own
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
 from zeromem_kernels.lexical import Ragged, bm25, phrase_support, subject_support
 from zeromem_kernels.scale import min_max, scale_to_max
@@ -21,6 +22,7 @@ class Signals:
     """Lazily computed signals of one group; every matrix is float32 [rows of its axis, width]."""
 
     group: Group
+    config: Config
 
     @cached_property
     def units(self) -> Axis:
@@ -70,7 +72,8 @@ class Signals:
             subjects, stack.speaker, stack.graph.weights, stack.ptr["units"], stack.ptr["nodes"], self.units
         )
 
-    def temporal(self, days: float) -> Tensor | None:
+    @cached_property
+    def temporal(self) -> Tensor | None:
         """Temporal validity of units, or None when no query has an interval."""
         if torch.from_numpy(self.group.batch.validity).isnan().all():
             return None
@@ -78,10 +81,11 @@ class Signals:
         limits = validity[self.units.tile_of_row]
         time = self.group.stack.time[self.units.stacked_row][:, None]
         outside = torch.maximum(limits[..., 0] - time, time - limits[..., 1]).clamp_(min=0.0)
-        value = torch.exp(outside / (-86400.0 * days)).float()
+        value = torch.exp(outside / (-86400.0 * self.config.temporal_days)).float()
         # a slot that holds no query spreads as the interval [0, 0]; nobody reads it
         return torch.where(value.isnan(), 0.0, value)
 
+    @cached_property
     def answer_type(self) -> Tensor:
         """1 where the unit holds a candidate of the expected answer type."""
         bits = self.group.spread(self.group.batch.type_bits)[self.units.tile_of_row]
