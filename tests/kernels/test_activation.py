@@ -8,7 +8,17 @@ import torch
 from zeromem_kernels.activation import propagate, sentence_gate
 from zeromem_kernels.reset import node_rows, reset_vector
 
-from tests.kernels.layout import TILINGS, blocks, both, float64, pointer, random_csr, random_hidden, stacked, tiles_of
+from tests.kernels.layout import (
+    TILINGS,
+    blocks,
+    both,
+    float64,
+    pointer,
+    random_csr,
+    random_hidden,
+    stacked,
+    tiles_of,
+)
 from tests.reference import activation, pagerank
 from zeromem_gpu.build.ragged import Rows, transpose
 
@@ -65,7 +75,12 @@ def test_propagate(tiling: str, steps: int, floor: float, exclude_self: bool) ->
         members = [np.flatnonzero(row).tolist() for row in dense[e.bank]]
         for c in range(tiles.width):
             expected, margin = activation.spread_activation(
-                float64(eta[e.at, c]), float64(similarity[z.at, c]), members, steps, floor or None, exclude_self
+                float64(eta[e.at, c]),
+                float64(similarity[z.at, c]),
+                members,
+                steps,
+                floor or None,
+                exclude_self,
             )
             if margin < 1e-5:  # float32 may decide otherwise
                 doubtful += 1
@@ -83,7 +98,9 @@ def test_an_entity_that_met_only_itself_gets_nothing_back() -> None:
     alone = (np.arange(4), np.zeros(3), np.ones(3))
     incidence = stacked([(np.zeros(1), [], [])] * 3 + [alone] + [(np.zeros(1), [], [])] * 2)
     transposed = stacked(
-        [(np.zeros(1), [], [])] * 3 + [(np.array([0, 3]), np.arange(3), np.ones(3))] + [(np.zeros(1), [], [])] * 2
+        [(np.zeros(1), [], [])] * 3
+        + [(np.array([0, 3]), np.arange(3), np.ones(3))]
+        + [(np.zeros(1), [], [])] * 2
     )
     gate = torch.tensor([0.1, 0.2, 0.7] * 2)[:, None] * torch.tensor([1.0, 0.3, 0.77, 0.9, 1e-3])
     eta = torch.full((2, 5), 0.7)

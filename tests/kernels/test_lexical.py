@@ -105,7 +105,10 @@ def test_bm25(tiling: str, level: str) -> None:
         stems = [[word for part in parts for word in part if word > 1] for parts in texts.banks[b]]
         documents.append([sum(stems[a:z], []) for a, z in zip(first, end, strict=True)])
         lexicons.append(build_lexicon(stem, unit_of, n, {level: (first, end)}, config))
-    asked = [[int(t) for t in rng.integers(2, WORDS + 3, size=rng.integers(0, 5))] for _ in range(len(tiles) * tiles.width)]
+    asked = [
+        [int(t) for t in rng.integers(2, WORDS + 3, size=rng.integers(0, 5))]
+        for _ in range(len(tiles) * tiles.width)
+    ]
     keys = [list(lexicon.terms) for lexicon in lexicons]
     local = [
         [keys[b].index(t) if t in keys[b] else -1 for t in slot]
@@ -118,7 +121,10 @@ def test_bm25(tiling: str, level: str) -> None:
         for block in blocks(axis):
             for c in range(tiles.width):
                 expected = lexical.bm25_scores(
-                    asked[block.tile * tiles.width + c], documents[block.bank], config.bm25_k1, config.bm25_b
+                    asked[block.tile * tiles.width + c],
+                    documents[block.bank],
+                    config.bm25_k1,
+                    config.bm25_b,
                 )
                 np.testing.assert_allclose(found[block.at, c].numpy(), expected, rtol=2e-6, atol=1e-6)
 
@@ -213,7 +219,9 @@ def test_subjects(tiling: str) -> None:
         for c in range(tiles.width):
             subjects = [str(s) for s in asked[block.tile * tiles.width + c] if s >= 0]
             expected = [
-                views.subject_consistency(subjects, unit(speaker=str(s) if s >= 0 else None), held[block.bank][i])
+                views.subject_consistency(
+                    subjects, unit(speaker=str(s) if s >= 0 else None), held[block.bank][i]
+                )
                 for i, s in enumerate(speakers[block.bank])
             ]
             assert fast[block.at, c].tolist() == expected

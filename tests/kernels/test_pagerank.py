@@ -54,7 +54,9 @@ def random_banks(chain: float) -> Stacked:
         pairs = np.argwhere((rng.random((n, m)) < 0.08) & (np.arange(m) > 0))
         count = rng.integers(1, 4, size=len(pairs))
         banks.append(build_graph((pairs[:, 0], pairs[:, 1], count), bounds, m, chain))
-        counts = [{str(e): int(k) for (i, e), k in zip(pairs, count, strict=True) if i == row} for row in range(n)]
+        counts = [
+            {str(e): int(k) for (i, e), k in zip(pairs, count, strict=True) if i == row} for row in range(n)
+        ]
         sessions = [(int(a), int(b) - 1) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
         weights.append(pagerank.edge_weights(counts, {str(e): e for e in range(m)}, sessions, chain))
     return Stacked(tuple(banks), tuple(weights), stack(banks))
@@ -79,7 +81,9 @@ def hide_units(axis: Axis, seed: int) -> torch.Tensor:
     return hidden
 
 
-def truth(weights: np.ndarray, reset: torch.Tensor, hidden: torch.Tensor | None, gamma: float) -> np.ndarray:
+def truth(
+    weights: np.ndarray, reset: torch.Tensor, hidden: torch.Tensor | None, gamma: float
+) -> np.ndarray:
     """x before it is scaled, in float64."""
     shown = np.ones(len(reset), bool) if hidden is None else ~hidden.numpy()
     return pagerank.solve(float64(reset), pagerank.transition(weights), gamma, shown)
@@ -116,7 +120,9 @@ def test_pagerank(tiling: str, solver: str, gamma: float, masked: bool) -> None:
     if hidden is not None:
         reset = reset.masked_fill(hidden, 0.0)
     plain, fast = both(
-        lambda: personalized_pagerank(made.graph, reset, axis, hidden, gamma=gamma, tolerance=1e-6, solver=solver)
+        lambda: personalized_pagerank(
+            made.graph, reset, axis, hidden, gamma=gamma, tolerance=1e-6, solver=solver
+        )
     )
     for block in blocks(axis):
         for c in range(axis.tiles.width):

@@ -112,7 +112,9 @@ def candidates(axis: Axis, k: int, seed: int, hidden: torch.Tensor) -> TopK:
 
 
 @every_tiling
-@pytest.mark.parametrize(("graph", "hierarchy", "k"), [(9, 9, 5), (0, 20, 30), (20, 0, 3), (300, 4, 9), (2, 2, 0)])
+@pytest.mark.parametrize(
+    ("graph", "hierarchy", "k"), [(9, 9, 5), (0, 20, 30), (20, 0, 3), (300, 4, 9), (2, 2, 0)]
+)
 def test_fuse(tiling: str, graph: int, hierarchy: int, k: int) -> None:
     axis = axis_of(tiling)
     hidden = random_hidden(np.random.default_rng(6), axis)
@@ -125,7 +127,13 @@ def test_fuse(tiling: str, graph: int, hierarchy: int, k: int) -> None:
     for block in blocks(axis):
         for c in range(axis.tiles.width):
             given = [
-                {r: s for r, s in zip(*(x[block.tile, :, c].tolist() for x in (top.rows, top.scores)), strict=True) if r >= 0}
+                {
+                    r: s
+                    for r, s in zip(
+                        *(x[block.tile, :, c].tolist() for x in (top.rows, top.scores)), strict=True
+                    )
+                    if r >= 0
+                }
                 for top in (g, h)
             ]
             fused = views.fuse(given[0], given[1], float(weight[block.tile, c]))

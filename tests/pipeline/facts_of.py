@@ -110,9 +110,13 @@ def _encoded(memory: Memory, bank: str, place: dict[int, int], level: int) -> di
     assert index is not None
     spans = index.facts(index.banks[bank], "spans")
     return {
-        (place[int(spans["first"][row])], place[int(spans["last"][row])]): spans["vector"][row].astype(np.float64)
+        (place[int(spans["first"][row])], place[int(spans["last"][row])]): spans["vector"][row].astype(
+            np.float64
+        )
         for row in range(len(spans["level"]))
-        if spans["level"][row] == level and int(spans["first"][row]) in place and int(spans["last"][row]) in place
+        if spans["level"][row] == level
+        and int(spans["first"][row]) in place
+        and int(spans["last"][row]) in place
     }
 
 
@@ -139,7 +143,9 @@ def query_facts(
             entities=[(name, of_name[name]) for name in names[at]],
             subjects=[entity_name(subject) for subject in profile.subjects],
             validity=None if profile.validity in (None, (None, None)) else profile.validity,
-            type_bit=1 << ANSWER_TYPES.index(profile.answer_type) if profile.answer_type in ANSWER_TYPES else 0,
+            type_bit=1 << ANSWER_TYPES.index(profile.answer_type)
+            if profile.answer_type in ANSWER_TYPES
+            else 0,
             route=profile.route,
             hidden=None if hidden is None else hidden[at],
         )

@@ -13,7 +13,10 @@ from zeromem_gpu.text.entities import ANSWER_TYPES
 from zeromem_gpu.types import QueryProfile, Trace
 
 NAMES = ("Ann", "Bob", "Oslo", "Rex", "Mary Lou", "Zürich", "Vega")
-WORDS = (*NAMES, *"the red door opened again while 7 dogs sang in May 2023 and running nobody ran home".split())
+WORDS = (
+    *NAMES,
+    *"the red door opened again while 7 dogs sang in May 2023 and running nobody ran home".split(),
+)
 START = datetime(2023, 5, 1)
 
 
@@ -27,10 +30,10 @@ class Faulty(HashEncoder):
         return rows
 
 
-def odd_memory(seed: int, config: Config | None = None) -> Memory:
+def odd_memory(seed: int, config: Config | None = None, encoder: HashEncoder | None = None) -> Memory:
     """Four banks, added in several parts and with updates; one has a single trace, one no entity at all."""
     rng = np.random.default_rng(seed)
-    memory = small_memory(config, encoder=Faulty())
+    memory = small_memory(config, encoder=encoder or Faulty())
     traces = [_trace(rng, bank, at) for bank, size in (("a", 60), ("b", 25)) for at in range(size)]
     order = rng.permutation(len(traces))
     for part in np.array_split(order, 3):

@@ -34,7 +34,14 @@ SEARCH_VARIANTS: list[dict[str, Any]] = [
     {"prior_power": 1.5, "entity_share": 0.0},
     {"bm25_k1": 2.0, "bm25_b": 1.0, "lexical": 0.2, "graph_lexical": 2.0},
     {"episode_share": 1.0, "window_share": 0.0, "neighbour_share": 0.7},
-    {"phrase": 1.0, "graph_phrase": 2.0, "subject": 2.0, "temporal": 1.0, "temporal_days": 2.0, "answer_type": 1.0},
+    {
+        "phrase": 1.0,
+        "graph_phrase": 2.0,
+        "subject": 2.0,
+        "temporal": 1.0,
+        "temporal_days": 2.0,
+        "answer_type": 1.0,
+    },
 ]
 INDEX_VARIANTS: list[dict[str, Any]] = [
     {"window_vectors": "encoded"},
@@ -73,7 +80,7 @@ class TestDemo:
         assert all(np.linalg.norm(unit.vector) > 0 for unit in facts.units)
         assert sum(len(unit.parts[2]) > 0 for unit in facts.units) == 9
         assert any(query.entities for query in demo.queries)
-        assert any(query.phrases for query in demo.queries)
+        assert any(query.subjects for query in demo.queries)
 
     def test_default(self, demo: Asked) -> None:
         assert_agree(demo, Config())
@@ -108,7 +115,11 @@ class TestDemo:
         given = [kinds[at % 6] if at % 6 < 5 else None for at in range(len(demo.profiles))]
         hidden = [None if kind is None else [not kind[1](t) for t in traces] for kind in given]
         asked = Asked(demo.memory, demo.banks, demo.profiles, hidden)
-        for config in (Config(), Config(activation="literal", window_beam=7), Config(views="graph", gamma=0.9)):
+        for config in (
+            Config(),
+            Config(activation="literal", window_beam=7),
+            Config(views="graph", gamma=0.9),
+        ):
             assert_agree(asked, config)
         # and through the front door
         texts = [profile.text for profile in demo.profiles]
@@ -125,7 +136,7 @@ class TestDemo:
             found, _ = demo.pagerank(config)
             for place, pi in enumerate(found):
                 truth = demo.oracle(place, config)
-                assert np.abs(pi - truth.pi).sum() <= 4e-6
+                assert np.abs(pi - truth.pi).sum() <= 4e-6 + 4e-7 * config.prior_power
 
 
 class TestOddHistories:
@@ -180,4 +191,4 @@ class TestLocomo:
         for config in (Config(), Config(solver="power")):
             found, _ = some.pagerank(config)
             for place, pi in enumerate(found):
-                assert np.abs(pi - some.oracle(place, config).pi).sum() <= 4e-6
+                assert np.abs(pi - some.oracle(place, config).pi).sum() <= 4e-6 + 4e-7 * config.prior_power

@@ -195,11 +195,17 @@ def _graph_view(
         config.activation_floor if pruned else None,
         config.exclude_self,
     )
-    cosine01 = min_max(cosines(query.vector, bank.turns.vectors), visible)
-    reset = pagerank.reset_vector(result.eta, cosine01, visible, config.entity_share, config.prior_power)
+    dense = views.dense_prior(
+        cosines(query.vector, bank.turns.vectors),
+        cosines(query.vector, bank.sentence_vectors),
+        bank.sentence_units,
+        visible,
+        config.sentence_share,
+    )
+    reset = pagerank.reset_vector(result.eta, dense, visible, config.entity_share, config.prior_power)
     shown = np.concatenate([visible, np.ones(len(eta), dtype=bool)])
     result.pi = pagerank.rescaled(bank.stationary(reset, config.gamma, shown))
-    base = scale(result.pi[: len(visible)] if result.aligned else cosine01, visible)
+    base = scale(result.pi[: len(visible)] if result.aligned else dense, visible)
     scores = views.refine(
         base,
         bank.turns.bm25.scores(query.stems),

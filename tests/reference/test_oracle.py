@@ -19,7 +19,7 @@ from zeromem_gpu.config import Config
 HAND = Config(
     lexical=1.0, phrase=0.2, subject=0.3, temporal=0.2, answer_type=0.1, local_share=0.5, window_share=0.2,
     episode_share=0.05, neighbour_share=0.1, graph_lexical=0.6, graph_phrase=0.3, graph_subject=0.0,
-    entity_share=0.3, prior_power=4.0, sentence_floor=0.5, chain_weight=1.0, candidates=64,
+    entity_share=0.3, prior_power=4.0, sentence_share=0.0, sentence_floor=0.5, chain_weight=1.0, candidates=64,
 )  # fmt: skip
 
 
@@ -41,6 +41,11 @@ class TestOracle:
         result = retrieve(self.pair(), query, HAND)
         assert result.aligned == {}
         assert result.graph_scores == {0: pytest.approx(0.6 + 0.15), 1: pytest.approx(1.0)}
+
+    def test_graph_view_adds_subjects(self) -> None:
+        query = QueryFacts(0 * X, subjects=["oslo"])
+        scores = retrieve(self.pair(), query, Config(graph_subject=0.8)).graph_scores
+        assert scores == {0: pytest.approx(0.4), 1: 0.0}
 
     def test_hierarchy_by_hand_across_sessions(self) -> None:
         # every level is the same two rows: s = (1, 0), s'_W = (1.05, 0)
@@ -140,9 +145,7 @@ class TestOracle:
         assert retrieve(facts, replace(query, hidden=[True, False]), HAND).eta.tolist() == [1.0, 0.0]
 
     def test_margins_name_the_closest_decision(self) -> None:
-        margins = retrieve(
-            self.pair(), QueryFacts(Y, entities=[("c", np.array([0.7, 1.0]))]), HAND
-        ).margins
+        margins = retrieve(self.pair(), QueryFacts(Y, entities=[("c", np.array([0.7, 1.0]))]), HAND).margins
         assert margins["align"] == pytest.approx(0.6 - 0.7 / math.sqrt(1.49))
         assert margins["turn_spread"] == pytest.approx(1.0)
         assert margins["window_beam"] == math.inf
@@ -231,8 +234,7 @@ class TestOracle:
             episodes=dict(zip(bank.episodes.spans, bank.episodes.vectors, strict=True)),
         )
         assert (
-            retrieve(given, query, config).hierarchy_scores
-            == retrieve(bank, query, HAND).hierarchy_scores
+            retrieve(given, query, config).hierarchy_scores == retrieve(bank, query, HAND).hierarchy_scores
         )
         assert given.episodes is not None
         assert given.windows is not None

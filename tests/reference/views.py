@@ -42,8 +42,18 @@ def level_score(cosine: Array, bm25: Array, visible: Mask, lexical: float) -> Ar
     return min_max(cosine, visible) + lexical * scale(bm25, visible)
 
 
+def dense_prior(unit: Array, sentence: Array, sentence_unit: Array, visible: Mask, share: float) -> Array:
+    """(1 − share)·mm(cos of units) + share·mm(best cosine among a unit's sentences; its own without any)."""
+    best = unit.copy()
+    for i in range(len(unit)):
+        mine = sentence[sentence_unit == i]
+        if len(mine):
+            best[i] = mine.max()
+    return (1.0 - share) * min_max(unit, visible) + share * min_max(best, visible)
+
+
 def refine(base: Array, bm25: Array, phrase: Array, visible: Mask, lexical: float, weight: float) -> Array:
-    """S_g = base + graph_lexical · sc(BM25) + graph_phrase · phrase."""
+    """S_g without the subject: base + graph_lexical · sc(BM25) + graph_phrase · phrase."""
     return base + lexical * scale(bm25, visible) + weight * phrase
 
 

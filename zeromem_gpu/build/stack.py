@@ -59,6 +59,7 @@ class Stack:
     speaker: Tensor
     is_speaker: Tensor
     sentence_unit: Tensor
+    sentences_of_unit: Csr
     spans: StackedLevel
     windows: StackedLevel
     episodes: StackedLevel
@@ -129,6 +130,7 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
         speaker=flat(lambda view: view.rows.speaker.astype(np.int32)),
         is_speaker=flat(_speaker_mask),
         sentence_unit=flat(lambda view: view.rows.sentence_unit.astype(np.int32)),
+        sentences_of_unit=csr(_sentence_ranges),
         spans=level("spans"),
         windows=level("windows"),
         episodes=level("episodes"),
@@ -152,6 +154,12 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
             csr(lambda view: view.stream.places),
         ),
     )
+
+
+def _sentence_ranges(view: BankView) -> Table:
+    """The sentences of each unit; sentences stand in unit order."""
+    edges = np.searchsorted(view.rows.sentence_unit, np.arange(view.units + 1))
+    return from_ranges(edges[:-1], edges[1:])
 
 
 def _speaker_mask(view: BankView) -> np.ndarray:

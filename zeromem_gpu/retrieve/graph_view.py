@@ -15,7 +15,7 @@ from zeromem_kernels.lexical import lookup, slot_banks
 from zeromem_kernels.pagerank import PageRank, personalized_pagerank
 from zeromem_kernels.reset import node_rows, reset_vector
 from zeromem_kernels.scale import scale_to_max, tile_reduce
-from zeromem_kernels.similarity import best_match, similarities
+from zeromem_kernels.similarity import best_match
 from zeromem_kernels.topk import TopK, ordered_topk
 
 
@@ -36,7 +36,7 @@ def graph_view(signals: Signals) -> GraphView:
     aligned = tile_reduce(eta, axes["entities"], "amax") > 0
     literal = config.activation == "literal"
     gate = sentence_gate(
-        similarities(stack.sentence_vectors, group.queries, axes["sentences"]),
+        signals.sentence_cosine,
         axes["sentences"],
         _hidden_sentences(signals),
         0.0 if literal else config.sentence_floor,
@@ -47,7 +47,10 @@ def graph_view(signals: Signals) -> GraphView:
         floor=0.0 if literal else config.activation_floor,
         exclude_self=config.exclude_self,
     )  # fmt: skip
-    prior = signals.dense.pow(config.prior_power)
+    dense = signals.dense
+    if config.sentence_share > 0:
+        dense = (1.0 - config.sentence_share) * dense + config.sentence_share * signals.best_sentence
+    prior = dense.pow(config.prior_power)
     if signals.visible is not None:
         prior = prior.masked_fill(~signals.visible, 0.0)
     units, entities, nodes = signals.units, axes["entities"], axes["nodes"]
@@ -62,7 +65,7 @@ def graph_view(signals: Signals) -> GraphView:
         gamma=config.gamma, tolerance=config.tolerance, solver=config.solver,
     )  # fmt: skip
     # without an aligned entity the dense ranking is the graph ranking (method.md 3.5)
-    base = torch.where(aligned[units.tile_of_row], ranked.pi[unit_node], signals.dense)
+    base = torch.where(aligned[units.tile_of_row], ranked.pi[unit_node], dense)
     scores = scale_to_max(base, units, signals.visible) + config.graph_lexical * signals.lexical
     if signals.phrase is not None:
         scores = scores + config.graph_phrase * signals.phrase
