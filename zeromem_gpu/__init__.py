@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zeromem_gpu.calibrate import calibrate_answer
     from zeromem_gpu.config import Config
     from zeromem_gpu.errors import (
         InvalidInput,
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
         ZeroMemError,
     )
     from zeromem_gpu.memory import AddReport, Memory
-    from zeromem_gpu.types import Boundary, Evidence, QueryProfile, SearchResult, Trace
+    from zeromem_gpu.reader import Reader, ReaderReply, build_prompt, make_reader
+    from zeromem_gpu.types import Answer, Boundary, Change, Evidence, QueryProfile, SearchResult, Trace
 
 _HOME = {
     "AddReport": "memory",
+    "Answer": "types",
     "Boundary": "types",
+    "Change": "types",
     "Config": "config",
     "Evidence": "types",
     "InvalidInput": "errors",
@@ -30,15 +34,22 @@ _HOME = {
     "MissingDependency": "errors",
     "ModelUnavailable": "errors",
     "QueryProfile": "types",
+    "Reader": "reader",
+    "ReaderReply": "reader",
     "SearchResult": "types",
     "StoreError": "errors",
     "Trace": "types",
     "ZeroMemError": "errors",
+    "build_prompt": "reader",
+    "calibrate_answer": "calibrate",
+    "make_reader": "reader",
 }
 
 __all__ = [
     "AddReport",
+    "Answer",
     "Boundary",
+    "Change",
     "Config",
     "Evidence",
     "InvalidInput",
@@ -46,10 +57,15 @@ __all__ = [
     "MissingDependency",
     "ModelUnavailable",
     "QueryProfile",
+    "Reader",
+    "ReaderReply",
     "SearchResult",
     "StoreError",
     "Trace",
     "ZeroMemError",
+    "build_prompt",
+    "calibrate_answer",
+    "make_reader",
 ]
 
 

@@ -9,6 +9,7 @@ import typer
 
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.evaluate.commands import eval_app
+from zeromem_gpu.evaluate.compare import compare_command
 from zeromem_gpu.terminal import (
     AsJson,
     Cache,
@@ -30,6 +31,7 @@ app = group("Memory for agents without an LLM: index what was said, find the evi
 vectors_app = group("Vectors made elsewhere, or for elsewhere.")
 app.add_typer(vectors_app, name="vectors")
 app.add_typer(eval_app, name="eval")
+app.command("compare")(guarded(compare_command))
 
 
 @app.command()

@@ -73,7 +73,7 @@ class Config:
     bm25_b: float = _number(0.3, 0.0, 1.0, "open: length normalisation")
 
     # -- graph view (method.md 3) --
-    chain_weight: float = _number(3.0, 0.0, 100.0, "open: weight of neighbouring contexts")
+    chain_weight: float = _number(2.5, 0.0, 100.0, "open: weight of neighbouring contexts")
     align_floor: float = _number(0.6, 0.01, 1.0, "open: cosine below which an entity is not aligned")
     activation: Activation = _choice("pruned", "open: the literal formula or the pruned form")
     activation_steps: int = _number(2, 0, 8, "open: t, the propagation steps")
@@ -87,21 +87,23 @@ class Config:
     solver: Solver = _choice("sor", "ours: three-colour SOR, or power iteration, to the same answer")
     tolerance: float = _number(1e-6, 5e-7, 1e-1, "ours: L1 error of PageRank before rescaling")
     graph_lexical: float = _number(0.4, 0.0, 10.0, "open: lambda_1, BM25 in the refined ranking")
-    graph_phrase: float = _number(1.0, 0.0, 10.0, "open: lambda_2, phrases in the refined ranking")
+    graph_phrase: float = _number(0.5, 0.0, 10.0, "open: lambda_2, phrases in the refined ranking")
     graph_subject: float = _number(2.0, 0.0, 10.0, "open: names of the subject in the refined ranking")
+    graph_temporal: float = _number(1.5, 0.0, 10.0, "open: temporal validity in the refined ranking")
+    graph_type: float = _number(0.35, 0.0, 10.0, "open: answer type in the refined ranking")
 
     # -- hierarchy view (method.md 4) --
     episode_beam: int = _number(32, 1, 100_000, "open: episodes kept")
     window_beam: int = _number(128, 1, 100_000, "open: windows kept inside them")
     lexical: float = _number(1.0, 0.0, 10.0, "open: BM25 at the unit's own level")
-    phrase: float = _number(0.5, 0.0, 10.0, "open: phrase support of a turn")
+    phrase: float = _number(1.3, 0.0, 10.0, "open: phrase support of a turn")
     subject: float = _number(2.5, 0.0, 10.0, "open: subject consistency of a turn")
-    temporal: float = _number(2.0, 0.0, 10.0, "open: temporal validity of a turn")
+    temporal: float = _number(2.5, 0.0, 10.0, "open: temporal validity of a turn")
     temporal_days: float = _number(14.0, 0.01, 1e5, "open: decay outside the validity interval")
-    answer_type: float = _number(0.8, 0.0, 10.0, "open: a turn holds the expected type of answer")
-    local_share: float = _number(0.7, 0.0, 10.0, "open: a turn's share of its local span's score")
-    window_share: float = _number(2.0, 0.0, 10.0, "open: a turn's share of its best window's score")
-    episode_share: float = _number(0.15, 0.0, 10.0, "open: a window's and a turn's share of its episode")
+    answer_type: float = _number(0.5, 0.0, 10.0, "open: a turn holds the expected type of answer")
+    local_share: float = _number(0.4, 0.0, 10.0, "open: a turn's share of its local span's score")
+    window_share: float = _number(2.5, 0.0, 10.0, "open: a turn's share of its best window's score")
+    episode_share: float = _number(0.25, 0.0, 10.0, "open: a window's and a turn's share of its episode")
     neighbour_share: float = _number(0.0, 0.0, 10.0, "open: a turn's share of the turns beside it")
 
     # -- fusion and closure (method.md 5) --

@@ -8,21 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from zeromem_gpu.build.boundary import check_boundary
 from zeromem_gpu.build.check import check_traces
 from zeromem_gpu.build.facts import MemoryIndex
 from zeromem_gpu.build.ingest import ingest
 from zeromem_gpu.build.views import bank_view
 from zeromem_gpu.config import Config
 from zeromem_gpu.device import resolve_device
-from zeromem_gpu.encoders.protocol import Encoder
+from zeromem_gpu.encoders.protocol import Encoder, checked_encode
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.search import Searcher
 from zeromem_gpu.text.entities import EntityExtractor
+from zeromem_gpu.text.normalize import clean
 from zeromem_gpu.toolbox import Toolbox
-from zeromem_gpu.types import Boundary, SearchResult, Trace
+from zeromem_gpu.types import Answer, Boundary, SearchResult, Trace
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+
+    from zeromem_gpu.ask import ReaderSpec
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,8 @@ class Memory:
             traces: one or many; none is allowed.
             progress: called as (stage, done, total) with stage "entities" or "encode".
         """
+        if not isinstance(traces, Trace) and not isinstance(traces, Iterable):
+            raise InvalidInput("traces", type(traces).__name__, "a zeromem_gpu.Trace or several")
         given = [traces] if isinstance(traces, Trace) else list(traces)
         checked = check_traces(given, self.config.timezone)
         with self._writing:
@@ -107,12 +114,13 @@ class Memory:
         """Build what searches need of the banks (all by default) now instead of at the first search.
 
         Returns:
-            Seconds spent: graph_s and bm25_s.
+            Seconds spent: graph_s and bm25_s. Banks that do not exist have nothing to build.
         """
         timings = {"graph_s": 0.0, "bm25_s": 0.0}
         index = self._index
-        if index is not None:
-            for name in index.banks if banks is None else banks:
+        names = self.banks if banks is None else (banks,) if isinstance(banks, str) else banks
+        for name in names:
+            if index is not None and name in index.banks:
                 bank_view(index, index.banks[name], self.config, timings)
         return timings
 
@@ -158,6 +166,8 @@ class Memory:
             A `SearchResult` for a string, a list of them for a sequence (empty for an empty one).
         """
         one = isinstance(query, str)
+        if not isinstance(query, Sequence):
+            raise InvalidInput("query", type(query).__name__, "a question or a sequence of questions")
         questions = [query] if isinstance(query, str) else list(query)
         config = self._search_config(config, top_k)
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
@@ -171,8 +181,54 @@ class Memory:
         for name in banks:
             if not isinstance(name, str) or not name:
                 raise InvalidInput("bank", repr(name), "text that is not empty")
+        for one_boundary in dict.fromkeys(boundaries):
+            check_boundary(one_boundary, self.config.timezone)
         results = self._searcher.search(index, questions, banks, boundaries, config, limit, explain)
         return results[0] if one else results
+
+    @overload
+    def ask(self, query: str, **options: Any) -> Answer: ...  # type: ignore[overload-overlap]
+    @overload
+    def ask(self, query: Sequence[str], **options: Any) -> list[Answer]: ...
+    def ask(
+        self,
+        query: str | Sequence[str],
+        *,
+        reader: ReaderSpec = "extractive",
+        calibrate: bool = True,
+        **options: Any,
+    ) -> Answer | list[Answer]:
+        """Search, let a reader answer from the evidence, and calibrate its answers.
+
+        Args:
+            query: a question, or several.
+            reader: "extractive" (no model), "openai", a function from prompt to answer, or a `Reader`. A
+                batch is one call of `read`, one model call a question.
+            calibrate: check dates, numbers, names and lists against the evidence (see `Answer.changes`).
+            options: those of `search`: bank, boundary, top_k, limit, explain, config.
+
+        Returns:
+            An `Answer` for a string, a list of them for a sequence. What fails for one question is its
+            `error`; an unusable reader raises `InvalidInput` before anything is searched.
+        """
+        from zeromem_gpu.ask import answer_all, reader_for
+
+        zone = self.config.timezone
+        chosen = reader_for(reader, zone)
+        found = self.search([query] if isinstance(query, str) else query, **options)
+        answers = answer_all(found, chosen, calibrate=calibrate, zone=zone)
+        return answers[0] if isinstance(query, str) else answers
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of `texts` from the memory's encoder, through its cache.
+
+        Returns:
+            float32 [n, D], rows of length 1; n = 0 gives [0, D]. Rows for which the encoder gives NaN or
+            zero are zero.
+        """
+        if isinstance(texts, str):
+            raise InvalidInput("texts", repr(texts)[:40], "a sequence of texts")
+        return checked_encode(self._toolbox.tools().encoder, [clean(text) for text in texts])[0]
 
     def _search_config(self, config: Config | None, top_k: int | None) -> Config:
         chosen = config or self.config
@@ -202,8 +258,10 @@ class Memory:
         """A value for every question, from one for all or a sequence."""
         if given is None:
             return [default] * count
-        if isinstance(given, (str, Boundary)):
+        if isinstance(given, str | Boundary):
             return [given] * count
+        if not isinstance(given, Sequence):
+            raise InvalidInput(name, repr(given)[:60], f"one value, or one for each of {count} questions")
         values = list(given)
         if len(values) != count:
             raise InvalidInput(

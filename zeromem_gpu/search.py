@@ -59,7 +59,7 @@ class Searcher:
     ) -> list[SearchResult]:  # fmt: skip
         """The evidence of every question in the bank of the same place; an unknown bank has none."""
         clock = Stopwatch()
-        profiles = self.profiles(index, questions, names)
+        profiles = self.profiles(index, questions, names, config)
         clock.lap("profile_s")
         evidence: list[tuple[Evidence, ...]] = [()] * len(questions)
         asked = [place for place, name in enumerate(names) if index is not None and name in index.banks]
@@ -80,14 +80,14 @@ class Searcher:
         ]
 
     def profiles(
-        self, index: MemoryIndex | None, questions: Sequence[str], names: Sequence[str]
+        self, index: MemoryIndex | None, questions: Sequence[str], names: Sequence[str], config: Config
     ) -> list[QueryProfile]:
         """φ(q) of each question, read with the speakers of its bank at hand."""
-        banks = index.banks if index is not None else {}
-        speakers = {
-            name: _speakers(index, banks[name]) for name in dict.fromkeys(names) if index and name in banks
-        }
-        return self._toolbox.profiler.profile(questions, [speakers.get(name, ()) for name in names])
+        speakers: dict[str, tuple[str, ...]] = {}
+        for name in dict.fromkeys(names):
+            if index is not None and name in index.banks:
+                speakers[name] = _speakers(index, index.banks[name], config)
+        return self._toolbox.profiler().profile(questions, [speakers.get(name, ()) for name in names])
 
     def prepare(
         self, index: MemoryIndex, profiles: Sequence[QueryProfile], names: Sequence[str], config: Config,
@@ -95,8 +95,9 @@ class Searcher:
     ) -> Prepared:  # fmt: skip
         """Views and stack of the banks (each must exist), and the questions as arrays and vectors."""
         clock = clock or Stopwatch()
-        views = {name: bank_view(index, index.banks[name], config) for name in dict.fromkeys(names)}
-        stack = self._stack([index.banks[name] for name in views], list(views.values()), config)
+        # in one order whatever the questions': the same banks find the same stack
+        views = {name: bank_view(index, index.banks[name], config) for name in sorted(set(names))}
+        stack = self._stack(index, list(views), list(views.values()), config)
         clock.lap("prepare_s")
         batch = self._batch(index, profiles, [views[name] for name in names])
         clock.lap("encode_queries_s")
@@ -127,18 +128,31 @@ class Searcher:
             batch, vectors=vectors[: len(texts)], vector_keys=missing, entity_vectors=vectors[len(texts) :]
         )
 
-    def _stack(self, banks: Sequence[Bank], views: Sequence[BankView], config: Config) -> Stack:
-        """The stacked views of some banks; the last few are kept."""
+    def _stack(self, index: MemoryIndex, names: Sequence[str], views: Sequence[BankView], config: Config) -> Stack:
+        """The stacked views of some banks; the last few are kept while their banks are current."""
         # the banks themselves are the key: an id could be taken again by the bank of a newer version
-        key = (*banks, config.bm25_k1, config.bm25_b, config.chain_weight)
+        shape = (config.bm25_k1, config.bm25_b, config.chain_weight)
+        key = (*(index.banks[name] for name in names), *shape)
         with self._lock:
             found = self._stacks.get(key)
-            if found is None:
-                found = self._stacks[key] = stack_banks(views, self.device)
-            self._stacks.move_to_end(key)
+            if found is not None:
+                self._stacks.move_to_end(key)
+                return found
+        # outside the lock: another search need not wait, at worst two make the same stack
+        found = stack_banks(views, self.device)
+        with self._lock:
+            for old in [old for old in self._stacks if not _current(index, old)]:
+                del self._stacks[old]
+            self._stacks[key] = found
             while len(self._stacks) > _STACKS_KEPT:
                 self._stacks.popitem(last=False)
         return found
+
+
+def _current(index: MemoryIndex, key: tuple[Any, ...]) -> bool:
+    """Whether a stack's banks are all in this version: an outdated one would keep old vectors alive."""
+    banks = (part for part in key if isinstance(part, Bank))
+    return all(index.banks.get(bank.name) is bank for bank in banks)
 
 
 def _hidden(
@@ -165,12 +179,14 @@ def _hidden(
     return Hidden(mask_of, masks)
 
 
-def _speakers(index: MemoryIndex, bank: Bank) -> tuple[str, ...]:
-    """The speakers of a bank as they were written, each once, in order of arrival."""
+def _speakers(index: MemoryIndex, bank: Bank, config: Config) -> tuple[str, ...]:
+    """The speakers of a bank's live units as they were written, each once, in session order."""
+    rows = bank_view(index, bank, config).rows.unit_rows
 
     def read() -> tuple[str, ...]:
         traces = index.column(bank, "traces", "trace")
-        return tuple(dict.fromkeys(trace.speaker for trace in traces if trace.speaker))
+        spoken = (traces[row].speaker for row in index.column(bank, "units", "trace")[rows])
+        return tuple(dict.fromkeys(speaker for speaker in spoken if speaker))
 
     with bank.building:
         return bank.cached("speakers", read)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ class Toolbox:
         self._extractor = extractor
         self._expected: dict[str, Any] | None = None
         self._tools: Tools | None = None
+        self._profiler: Profiler | None = None
         self._lock = threading.Lock()
 
     def expect(self, fingerprint: Mapping[str, Any]) -> None:
@@ -63,10 +63,12 @@ class Toolbox:
                 self._tools = tools
             return self._tools
 
-    @cached_property
     def profiler(self) -> Profiler:
-        """Reads questions."""
-        return Profiler(self._config.ner_model, self._config.timezone)
+        """What reads questions; loads spaCy at the first one."""
+        with self._lock:
+            if self._profiler is None:
+                self._profiler = Profiler(self._config.ner_model, self._config.timezone)
+            return self._profiler
 
     def fingerprint(self) -> dict[str, Any]:
         """Names and versions of everything that read the index's text; an opened index knows its own."""

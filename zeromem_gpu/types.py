@@ -33,7 +33,7 @@ class Trace:
     source: str | None = None
     caption: str | None = None
     entities: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,10 @@ class Boundary:
         """Accept a single name or a list where a tuple is meant."""
         for name in ("sessions", "speakers"):
             value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+            if isinstance(value, str):
+                object.__setattr__(self, name, (value,))
+            elif isinstance(value, (list, set, frozenset)):
+                object.__setattr__(self, name, tuple(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +132,32 @@ class SearchResult(Sequence[Evidence]):
     def __iter__(self) -> Iterator[Evidence]:
         """Iterate from the best unit down."""
         return iter(self.evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of answer calibration: the rule, the answer before and after, the trace ids it rests on."""
+
+    rule: str
+    before: str
+    after: str
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one question with everything it came from.
+
+    `text` is what the reader gave (`reader_text`) after the `changes` of answer calibration, in order.
+    Tokens are those of the reader's one call; memory spends none. `error` says why there is no answer.
+    """
+
+    query: str
+    text: str
+    reader_text: str
+    changes: tuple[Change, ...]
+    result: SearchResult
+    prompt_tokens: int
+    completion_tokens: int
+    reader: str
+    error: str | None = None

@@ -155,8 +155,10 @@ def _torch_form(
             y[members] += torch.where(active[members], omega * (new_rows - y[members]), 0.0)
         done += 1
     x = torch.where(degree > 0, y * degree, y)
-    total = torch.zeros((len(tiles), width), device=x.device).index_add_(0, axis.tile_of_row, x)
-    pi = x * torch.where(total > 0, 1.0 / total, 0.0)[axis.tile_of_row]
+    # a float32 sum over a bank's nodes would itself be off by more than the tolerance
+    total = torch.zeros((len(tiles), width), dtype=torch.float64, device=x.device)
+    total.index_add_(0, axis.tile_of_row, x.double())
+    pi = (x * torch.where(total > 0, 1.0 / total, 0.0)[axis.tile_of_row]).float()
     return PageRank(pi, sweeps, residuals)
 
 

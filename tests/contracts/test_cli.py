@@ -303,36 +303,6 @@ def test_info(recorder: type[Recorder]) -> None:
     assert "encoder.dim   384" in run("info", "dir").stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--k", "0"), "k: got 0"),
-        (("--k", "11"), "k: got 11"),
-        (("--views", "flat"), "views: got flat"),
-        (("--conversations", "conv-1,conv-9"), "conversations: got conv-9"),
-        (("--set", "views=graph"), "Use --views"),
-    ],
-)
-def test_eval_refuses(tmp_path: Path, recorder: type[Recorder], words: tuple[str, ...], said: str) -> None:
-    turn = {"dia_id": "D1:1", "text": "a", "speaker": "A"}
-    asked = {"question": "q", "evidence": ["D1:1"], "category": 4, "answer": "a"}
-    sample = {"sample_id": "conv-1", "conversation": {"session_1": [turn]}, "qa": [asked]}
-    (tmp_path / "locomo10.json").write_text(json.dumps([sample]))
-    refused(run("eval", "locomo", "--data", tmp_path, "--out", tmp_path / "out", *words), said)
-    assert recorder.calls == []
-
-
-def test_eval_without_data(tmp_path: Path) -> None:
-    refused(run("eval", "locomo", "--data", tmp_path / "no", "--out", tmp_path / "out"), "locomo10.json")
-    (tmp_path / "locomo10.json").write_text('[{"sample_id": "conv-26", "conv')
-    refused(
-        run("eval", "locomo", "--data", tmp_path, "--out", tmp_path / "out"),
-        "locomo10.json",
-        "invalid JSON",
-    )
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.slow
 def test_from_lines_to_evidence(tmp_path: Path) -> None:
     """The commands over the real engine: index, add, search within a boundary, info, wrong encoder."""

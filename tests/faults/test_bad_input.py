@@ -114,6 +114,55 @@ def test_an_update_equals_a_fresh_build(memory: Memory) -> None:
         assert [(e.trace.id, e.score) for e in one] == [(e.trace.id, e.score) for e in other]
 
 
+def test_an_update_keeps_its_place_among_equal_turns() -> None:
+    first = [Trace(id="b", text="one red", turn=3), Trace(id="a", text="two red", turn=3)]
+    changed = Trace(id="b", text="three red", turn=3)
+    updated, fresh = small_memory(), small_memory()
+    updated.add(first)
+    updated.add(changed)
+    fresh.add([changed, first[1]])
+    one, other = (memory.search("red", top_k=5) for memory in (updated, fresh))
+    assert [(e.trace.id, e.score) for e in one] == [(e.trace.id, e.score) for e in other]
+
+
+def test_a_session_that_lost_its_first_trace_ranks_by_what_is_left() -> None:
+    traces = [Trace(id=name, text=f"red {name}", session=name) for name in "cba"]
+    moved = Trace(id="c", text="red c", session="a")
+    updated, fresh = small_memory(), small_memory()
+    updated.add(traces)
+    updated.add(moved)
+    fresh.add([moved, *traces[1:]])
+    one, other = (memory.search("red", top_k=5) for memory in (updated, fresh))
+    assert [(e.trace.id, e.score) for e in one] == [(e.trace.id, e.score) for e in other]
+
+
+def test_a_replaced_speaker_is_forgotten() -> None:
+    memory = small_memory()
+    memory.add([Trace(id="1", text="The party was loud.", speaker="Zork"), Trace(id="2", text="It rained.")])
+    memory.add(Trace(id="1", text="The party was loud."))
+    assert memory.search("what did Zork say in May 2024?").profile.validity is None
+
+
+def test_a_duplicate_id_in_one_call_keeps_its_turn() -> None:
+    memory = small_memory()
+    memory.add([Trace(id="b", text="x", turn=10), Trace(id="a", text="y", turn=5), Trace(id="a", text="z")])
+    turns = {one.trace.id: one.trace.turn for one in memory.search("x", top_k=5)}
+    assert turns == {"a": 5, "b": 10}
+
+
+def test_speakers_that_share_a_word_are_both_named() -> None:
+    memory = small_memory()
+    memory.add([
+        Trace(id="1", text="c went home", speaker="X", session="s"),
+        Trace(id="2", text="fine", speaker="C", session="t"),
+        Trace(id="3", text="fine", speaker="C#", session="u"),
+    ])  # fmt: skip
+    config = memory.config.replace(views="hierarchy", subject=5.0)
+    for name in ("C", "C#"):
+        found = memory.search(f"What did {name} do?", config=config, top_k=3)
+        assert "1" in [one.trace.id for one in found][:3]
+
+
 def test_duplicate_ids_in_one_call_leave_the_last() -> None:
     memory = small_memory()
     report = memory.add([
@@ -193,6 +242,11 @@ class TestQuestions:
     def test_a_very_long_question(self, memory: Memory) -> None:
         assert len(memory.search("Where is the violin? " * 5000, bank="b")) == 5
 
+    @pytest.mark.parametrize("question", [None, 5, ["Where?", None], ["Where?", 7]], ids=repr)
+    def test_other_types_are_refused(self, memory: Memory, question: Any) -> None:
+        with pytest.raises(InvalidInput, match="query"):
+            memory.search(question, bank="b")
+
     def test_no_questions(self, memory: Memory) -> None:
         assert memory.search([], bank="b") == []
 
@@ -233,6 +287,19 @@ class TestBanks:
         assert len(small_memory().search("Where?")) == 0
         assert small_memory().search(["Where?", "Who?"], bank="b")[1].evidence == ()
 
+    @pytest.mark.parametrize("traces", [None, 5])
+    def test_adding_something_else(self, memory: Memory, traces: Any) -> None:
+        with pytest.raises(InvalidInput, match="traces"):
+            memory.add(traces)
+
+    @pytest.mark.parametrize("bank", [5, {"b": 1}])
+    def test_a_bank_of_another_type(self, memory: Memory, bank: Any) -> None:
+        with pytest.raises(InvalidInput, match="bank"):
+            memory.search(["Where?"], bank=bank)
+
+    def test_preparing_an_unknown_bank(self, memory: Memory) -> None:
+        assert memory.prepare("nope")["graph_s"] == 0.0
+
     def test_adding_nothing(self, memory: Memory) -> None:
         before = state(memory)
         assert memory.add([]).added == 0
@@ -269,6 +336,15 @@ class TestBoundaries:
     def test_an_empty_or_unreadable_value_is_refused(self, memory: Memory, boundary: Boundary) -> None:
         with pytest.raises(InvalidInput, match="boundary"):
             memory.search("Where is the violin?", bank="b", boundary=boundary)
+
+    @pytest.mark.parametrize("boundary", ["s", {"sessions": ["s"]}, Boundary(sessions=5)], ids=repr)  # type: ignore[arg-type]
+    def test_another_type_is_refused(self, memory: Memory, boundary: Any) -> None:
+        with pytest.raises(InvalidInput, match="boundary"):
+            memory.search(["Where?"], bank="b", boundary=boundary)
+
+    def test_it_is_checked_even_where_nothing_would_be_searched(self, memory: Memory) -> None:
+        with pytest.raises(InvalidInput, match="boundary"):
+            memory.search("Where?", bank="nobody", boundary=Boundary(after="garbage"))
 
     def test_it_holds_before_any_cut(self, memory: Memory) -> None:
         config = memory.config.replace(candidates=1, episode_beam=1, window_beam=1)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+
 from zeromem_kernels.tiles import Axis, Csr, Tiles, torch_forms
 
 SIZES = (7, 0, 63, 1, 257, 100)

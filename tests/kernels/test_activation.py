@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from zeromem_kernels.activation import propagate, sentence_gate
-from zeromem_kernels.reset import node_rows, reset_vector
 
 from tests.kernels.layout import (
     TILINGS,
@@ -21,6 +19,8 @@ from tests.kernels.layout import (
 )
 from tests.reference import activation, pagerank
 from zeromem_gpu.build.ragged import Rows, transpose
+from zeromem_kernels.activation import propagate, sentence_gate
+from zeromem_kernels.reset import node_rows, reset_vector
 
 SENTENCES = (9, 0, 60, 1, 240, 2)
 ENTITIES = (5, 0, 30, 0, 80, 7)

@@ -8,6 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+
+from tests.kernels.layout import TILINGS, blocks, both, pointer, stacked, tiles_of
+from tests.reference import lexical, views
+from tests.reference.examples import unit
+from zeromem_gpu.build.graph import build_graph
+from zeromem_gpu.build.lexical import build_lexicon, build_stream
+from zeromem_gpu.config import Config
 from zeromem_kernels.lexical import (
     Phrases,
     Ragged,
@@ -19,13 +26,6 @@ from zeromem_kernels.lexical import (
     subject_support,
 )
 from zeromem_kernels.tiles import Tiles
-
-from tests.kernels.layout import TILINGS, blocks, both, pointer, stacked, tiles_of
-from tests.reference import lexical, views
-from tests.reference.examples import unit
-from zeromem_gpu.build.graph import build_graph
-from zeromem_gpu.build.lexical import build_lexicon, build_stream
-from zeromem_gpu.config import Config
 
 every_tiling = pytest.mark.parametrize("tiling", TILINGS)
 UNITS = (7, 0, 63, 1, 120, 30)
@@ -103,7 +103,9 @@ def test_bm25(tiling: str, level: str) -> None:
         at = np.arange(n)
         first, end = (at, at + 1) if level == "units" else (np.maximum(at - 1, 0), np.minimum(at + 2, n))
         stems = [[word for part in parts for word in part if word > 1] for parts in texts.banks[b]]
-        documents.append([sum(stems[a:z], []) for a, z in zip(first, end, strict=True)])
+        documents.append(
+            [[t for part in stems[a:z] for t in part] for a, z in zip(first, end, strict=True)]
+        )
         lexicons.append(build_lexicon(stem, unit_of, n, {level: (first, end)}, config))
     asked = [
         [int(t) for t in rng.integers(2, WORDS + 3, size=rng.integers(0, 5))]
@@ -169,9 +171,8 @@ def test_phrases(tiling: str) -> None:
     axis = tiles.axis(pointer(UNITS))
     units = [
         [
-            unit(*(" ".join(map(str, part)) for part in parts[1:2]), speaker=" ".join(map(str, parts[0])) or None,
-                 caption=" ".join(map(str, parts[2])))
-            for parts in bank
+            unit(text, speaker=speaker or None, caption=caption)
+            for speaker, text, caption in ([" ".join(map(str, part)) for part in parts] for parts in bank)
         ]
         for bank in texts.banks
     ]  # fmt: skip

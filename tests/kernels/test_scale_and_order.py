@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+
+from tests.kernels.layout import SIZES, TILINGS, blocks, both, float64, pointer, random_hidden, tiles_of
+from tests.reference import scaling, views
 from zeromem_kernels.fusion import fuse, scaled
 from zeromem_kernels.scale import min_max, scale_to_max, tile_reduce
 from zeromem_kernels.tiles import Axis
 from zeromem_kernels.topk import TopK, kept_mask, ordered_topk
-
-from tests.kernels.layout import SIZES, TILINGS, blocks, both, float64, pointer, random_hidden, tiles_of
-from tests.reference import scaling, views
 
 every_tiling = pytest.mark.parametrize("tiling", TILINGS)
 

@@ -168,7 +168,17 @@ def assert_agree(asked: Asked, config: Config, excusable: float = 0.005) -> None
 
 
 def assert_same(one: Ranked, two: Ranked, order: Sequence[int] | None = None) -> None:
-    """Bit for bit the same, `two` being asked in another order of the questions."""
+    """Bit for bit the same, `two` being asked in another order of the questions.
+
+    The arrays are as wide as the longest answer of a batch; past it both must be padding.
+    """
     at = slice(None) if order is None else np.asarray(order)
-    for name in ("rows", "rules", "scores", "graph", "hierarchy", "sweeps"):
-        np.testing.assert_array_equal(getattr(one, name)[at], getattr(two, name), err_msg=name)
+    width = max(one.rows.shape[1], two.rows.shape[1])
+    padding = {"rows": -1, "rules": -1, "scores": 0.0, "graph": np.nan, "hierarchy": np.nan}
+    for name, empty in padding.items():
+        left, right = (
+            np.pad(getattr(x, name), ((0, 0), (0, width - x.rows.shape[1])), constant_values=empty)
+            for x in (one, two)
+        )
+        np.testing.assert_array_equal(left[at], right, err_msg=name)
+    np.testing.assert_array_equal(one.sweeps[at], two.sweeps, err_msg="sweeps")

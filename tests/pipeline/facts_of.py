@@ -21,12 +21,23 @@ from zeromem_gpu.types import QueryProfile
 
 
 def session_order(memory: Memory, bank: str) -> list[int]:
-    """Arrival rows of the live units: sessions by first arrival, then turn, then arrival."""
+    """Arrival rows of the live units: sessions by first arrival, then turn, then first arrival of the id."""
     index = memory._index
     assert index is not None
-    units, dead = index.facts(index.banks[bank], "units"), set(index.banks[bank].dead.tolist())
-    live = [row for row in range(len(units["turn"])) if row not in dead]
-    return sorted(live, key=lambda row: (int(units["session"][row]), int(units["turn"][row]), row))
+    units, traces = (index.facts(index.banks[bank], name) for name in ("units", "traces"))
+    current = {trace.id: row for row, trace in enumerate(traces["trace"])}
+    arrived = {row: at for at, row in enumerate(current.values())}
+    live = [row for row, trace in enumerate(units["trace"].tolist()) if trace in arrived]
+    first: dict[int, int] = {}
+    for row in live:
+        session, at = int(units["session"][row]), arrived[int(units["trace"][row])]
+        first[session] = min(at, first.get(session, at))
+
+    def key(row: int) -> tuple[int, int, int, int]:
+        session, turn = int(units["session"][row]), int(units["turn"][row])
+        return first[session], turn, arrived[int(units["trace"][row])], row
+
+    return sorted(live, key=key)
 
 
 def bank_facts(memory: Memory, bank: str) -> BankFacts:
@@ -66,6 +77,8 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
             alive.add(entity)
             inside.setdefault(sentence, []).append(names[entity])
 
+    # stable: arrival decides inside a unit
+    told = sorted((row for row in range(len(home)) if home[row] in place), key=lambda row: place[home[row]])
     speakers = sorted({int(units["speaker"][row]) for row in order} - {-1})
     alive |= set(speakers)
     keys = tables["entities"]["key"].tolist()
@@ -89,7 +102,7 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
                 place[home[row]], said.get(row, []), inside.get(row, []),
                 tables["sentences"]["vector"][row].astype(np.float64),
             )
-            for row in sorted((r for r in range(len(home)) if home[r] in place), key=lambda r: (place[home[r]], r))
+            for row in told
         ],
         entities={
             names[row]: tables["entities"]["vector"][row].astype(np.float64)

@@ -1,4 +1,4 @@
-"""Invented histories that use every path of the facts: late turns, updates, blanks, captions, given names."""
+"""Invented histories that use every path of the facts: late turns, updates, blanks, captions, names."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _trace(rng: np.random.Generator, bank: str, at: int) -> Trace:
         time=START + timedelta(hours=int(rng.integers(0, 900))) if rng.random() < 0.9 else None,
         speaker=str(rng.choice(["Ann", "Bob", "Mary Lou"])) if rng.random() < 0.8 else None,
         caption=words(1, 4) if rng.random() < 0.2 else None,
-        entities=tuple(str(name) for name in rng.choice(NAMES, size=int(rng.integers(1, 3)))) if rng.random() < 0.2 else (),
+        entities=tuple(map(str, rng.choice(NAMES, size=2))) if rng.random() < 0.2 else (),
     )  # fmt: skip
 
 
@@ -73,11 +73,12 @@ def odd_questions(memory: Memory, seed: int, count: int = 40) -> tuple[list[str]
     def phrase() -> str:
         return " ".join(rng.choice([*WORDS[len(NAMES) :], "unheard"], size=int(rng.integers(1, 4))))
 
+    # without "dogs": a question must have a vector
+    spoken = [word for word in (*WORDS, "unheard") if word != "dogs"]
     begin = START.timestamp()
     profiles = [
         QueryProfile(
-            # never "dogs": a question must have a vector
-            text=" ".join(rng.choice([w for w in (*WORDS, "unheard") if w != "dogs"], size=int(rng.integers(1, 9)))),
+            text=" ".join(rng.choice(spoken, size=int(rng.integers(1, 9)))),
             subjects=some(names, 2),
             entities=some(names, 3),
             phrases=tuple(phrase() for _ in range(int(rng.integers(0, 4)))),

@@ -30,8 +30,10 @@ SEARCH_VARIANTS: list[dict[str, Any]] = [
     {"episode_beam": 2, "window_beam": 5},
     {"window_beam": 1, "candidates": 5},
     {"candidates": 7, "rho": 0.3},
+    {"candidates": 200},
     {"prior_power": 0.0, "entity_share": 0.9},
-    {"prior_power": 1.5, "entity_share": 0.0},
+    {"prior_power": 1.5, "entity_share": 0.0, "sentence_share": 0.0},
+    {"prior_power": 4.0, "entity_share": 0.5, "sentence_share": 0.3, "sentence_floor": 0.4},
     {"bm25_k1": 2.0, "bm25_b": 1.0, "lexical": 0.2, "graph_lexical": 2.0},
     {"episode_share": 1.0, "window_share": 0.0, "neighbour_share": 0.7},
     {
@@ -54,7 +56,7 @@ INDEX_VARIANTS: list[dict[str, Any]] = [
 
 
 def ask(memory: Memory, questions: list[str], banks: list[str], **given: Any) -> Asked:
-    profiles = memory._searcher.profiles(memory._index, questions, banks)
+    profiles = memory._searcher.profiles(memory._index, questions, banks, memory.config)
     return Asked(memory, banks, profiles, **given)
 
 

@@ -17,7 +17,10 @@ from rich.console import Console
 from zeromem_gpu import Config, Evidence, InvalidInput, QueryProfile, SearchResult, Trace
 from zeromem_gpu.evaluate import metrics, report
 from zeromem_gpu.evaluate.datasets import LOCOMO_TUNING, Dataset, load_locomo
-from zeromem_gpu.evaluate.runner import Evaluation, evaluate
+from zeromem_gpu.evaluate.plan import Plan
+from zeromem_gpu.evaluate.runner import Findings, run
+from zeromem_gpu.evaluate.summary import summarise
+from zeromem_gpu.evaluate.tables import tables
 from zeromem_gpu.traces import read_traces, write_traces
 
 if TYPE_CHECKING:
@@ -27,10 +30,11 @@ DATA = Path(os.environ.get("ZEROMEM_DATA", Path(__file__).parents[2] / ".." / "s
 needs_data = pytest.mark.skipif(
     not (DATA / "locomo" / "locomo10.json").is_file(), reason=f"no LoCoMo in {DATA} (set ZEROMEM_DATA)"
 )
-KEYS = {
+KEYS = (
     "dataset questions skipped encoder config recall@5 recall@10 recall@12 hit@5 ndcg@10 mrr by_category "
-    "reporting memory_llm_tokens timing tuning views machine versions single_query"
-}
+    "reporting memory_llm_tokens timing tuning views machine versions single_query all@5 all@10 about k "
+    "limit reader evidence_set ablations budget baselines"
+)
 
 
 def turn(dia_id: str, text: str, speaker: str = "Ada", **more: Any) -> dict[str, Any]:
@@ -96,8 +100,9 @@ class Oracle:
         return {"graph_s": 3.0, "bm25_s": 4.0}
 
     def search(
-        self, query: list[str], *, bank: list[str], config: Config, limit: int | None, explain: bool
-    ) -> list[SearchResult]:
+        self, query: list[str], *, bank: list[str], config: Config, limit: int | None, top_k: int,
+        explain: bool = False,
+    ) -> list[SearchResult]:  # fmt: skip
         self.searches.append((query, config.views, limit))
         results = []
         for text, name in zip(query, bank, strict=True):
@@ -111,9 +116,11 @@ class Oracle:
         return results
 
 
-def run(dataset: Dataset, **options: Any) -> tuple[Evaluation, Oracle]:
-    memory = Oracle()
-    return evaluate(dataset, cast("Memory", memory), Config(), **options), memory
+def evaluated(dataset: Dataset, **options: Any) -> tuple[dict[str, Any], Findings, Oracle]:
+    """The summary and the findings of a run over `Oracle`."""
+    memory, plan = Oracle(), Plan(**options)
+    findings = run(dataset, plan, lambda: cast("Memory", memory))
+    return summarise(dataset, plan, findings), findings, memory
 
 
 def test_locomo_reads_only_what_was_said(tmp_path: Path) -> None:
@@ -213,7 +220,24 @@ def test_locomo_counts(tmp_path: Path) -> None:
     assert sum(not one.scored for one in recovered) == sum(not one.gold for one in recovered) == 4
     assert sum(trace.caption is not None for trace in dataset.traces) == 1226
     (tmp_path / "locomo10.json").symlink_to((DATA / "locomo" / "locomo10.json").resolve())
-    assert load_locomo(tmp_path).questions == dataset.questions
+    plain = load_locomo(tmp_path).questions
+    assert [(one.id, one.gold, one.scored) for one in plain] == [
+        (one.id, one.gold, one.scored) for one in dataset.questions
+    ]
+    assert {(one.gold_audited, one.answer_audited) for one in plain} == {(None, None)}
+
+
+@needs_data
+def test_locomo_audit() -> None:
+    """120 other answers and 96 other sets of evidence; what the audit left alone counts as before."""
+    questions = load_locomo(DATA).questions
+    changed = [one for one in questions if one.gold_audited != (one.gold if one.scored else ())]
+    assert len(changed) == 96
+    assert sum(one.answer_audited != one.answer for one in questions) == 120
+    by_id = {one.id: one for one in questions}
+    assert by_id["conv-26/1"].gold == ("D1:12",)
+    assert by_id["conv-26/1"].gold_audited == ("D1:14",)
+    assert by_id["conv-26/2"].answer_audited == "Counseling or mental health"
 
 
 def test_metrics_by_hand() -> None:
@@ -256,9 +280,8 @@ def test_metrics_without_questions_or_rankings() -> None:
 
 def test_evaluation_averages_over_questions(tmp_path: Path) -> None:
     """Golds at ranks 1 and {3, 2} forwards; reporting and tuning are kept apart."""
-    found, memory = run(load_locomo(stored(tmp_path, "conv-26", "conv-42")), latency_samples=3)
+    summary, _, memory = evaluated(load_locomo(stored(tmp_path, "conv-26", "conv-42")), latency_samples=3)
     assert len(memory.traces) == 6
-    summary = found.summary
     assert (summary["questions"], summary["skipped"], summary["memory_llm_tokens"]) == (8, 4, 0)
     assert summary["mrr"] == pytest.approx((1.0 + 0.5) / 2)
     assert summary["by_category"]["temporal"]["mrr"] == 0.5
@@ -280,28 +303,39 @@ def test_evaluation_averages_over_questions(tmp_path: Path) -> None:
 
 
 def test_evaluation_asks_all_in_one_batch(tmp_path: Path) -> None:
-    found, memory = run(load_locomo(stored(tmp_path, "conv-26", "conv-42")), latency_samples=0)
+    dataset = load_locomo(stored(tmp_path, "conv-26", "conv-42"))
+    summary, found, memory = evaluated(dataset, latency_samples=0)
     batches = [(len(texts), view, limit) for texts, view, limit in memory.searches]
-    assert batches == [(2, "both", 12), (8, "both", 12), (8, "graph", 12), (8, "hierarchy", 12)]
-    assert found.summary["single_query"] is None
-    assert [one.id for one in found.rankings["both"][0]] == ["D2:1", "D2:2", "D10:1"], "no trace twice"
+    rankings = [(2, "both", 12), (8, "both", 12), (8, "graph", 12), (8, "hierarchy", 12)]
+    assert batches == [*rankings, (8, "both", None)], "and the evidence set of the headline"
+    assert summary["single_query"] is None
+    ranked = [one.id for one in found.rankings["both"][0].ranked]
+    assert ranked == ["D2:1", "D2:2", "D10:1"], "no trace twice"
 
 
 @pytest.mark.parametrize(
     ("options", "argument"),
     [
-        ({"depth": 11}, "k"),
-        ({"depth": 0}, "k"),
-        ({"views": ["both", "both"]}, "views"),
-        ({"views": ["flat"]}, "views"),
-        ({"views": []}, "views"),
+        ({"depth": 11}, "depth"),
+        ({"depth": 0}, "depth"),
+        ({"views": ("both", "both")}, "views"),
+        ({"views": ("flat",)}, "views"),
+        ({"views": ()}, "views"),
         ({"latency_samples": -1}, "latency_samples"),
+        ({"k": 0}, "k"),
+        ({"limit": 0}, "limit"),
+        ({"chunk": -1}, "chunk"),
+        ({"budget": (5, 0)}, "budget"),
+        ({"budget": (5, 5)}, "budget"),
+        ({"ablations": ("no-graph",)}, "ablate"),
+        ({"ablations": ("no-closure",), "config": Config(closure=False)}, "ablate"),
+        ({"baselines": ("bm42",)}, "baselines"),
     ],
-    ids=["shallow", "zero", "twice", "unknown", "none", "negative"],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
-def test_evaluation_refuses(tmp_path: Path, options: dict[str, Any], argument: str) -> None:
+def test_evaluation_refuses(options: dict[str, Any], argument: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        run(load_locomo(stored(tmp_path, "conv-26")), **options)
+        Plan(**options)
     assert caught.value.argument == argument
 
 
@@ -309,12 +343,13 @@ def test_written_files_repeat_the_numbers(tmp_path: Path) -> None:
     """The TREC files alone give the metrics; keys of metrics.json are exactly the agreed ones."""
     import ir_measures
 
-    found, _ = run(load_locomo(stored(tmp_path, "conv-26", "conv-42")), views=["graph", "both"])
+    dataset = load_locomo(stored(tmp_path, "conv-26", "conv-42"))
+    numbers, found, _ = evaluated(dataset, views=("graph", "both"))
     out = report.prepare(tmp_path / "new" / "out")
     extra = {"encoder": "minilm", "machine": report.machine(), "versions": report.versions()}
-    report.write(found, out, extra)
+    report.write(dataset, found, numbers | extra, out)
     summary = json.loads((out / "metrics.json").read_text())
-    assert set(summary) == set(next(iter(KEYS)).split())
+    assert set(summary) == set(KEYS.split())
     qrels = list(ir_measures.read_trec_qrels(str(out / "qrels.trec")))
     for name, block in (("run.trec", summary), ("run.both.trec", summary["views"]["both"])):
         run_file = list(ir_measures.read_trec_run(str(out / name)))
@@ -343,22 +378,17 @@ def test_written_files_repeat_the_numbers(tmp_path: Path) -> None:
     }
 
 
-def test_table_shows_every_view_and_part(tmp_path: Path) -> None:
-    """At 80 columns nothing is cut, and one side of the split alone is not shown twice."""
-    console = Console(width=80, record=True, file=io.StringIO())
-    found, _ = run(load_locomo(stored(tmp_path, "conv-26", "conv-42")))
-    console.print(report.table(found.summary))
+def test_tables_show_every_view_and_part(tmp_path: Path) -> None:
+    """At 100 columns nothing is cut, and one side of the split alone is not shown apart."""
+    console = Console(width=100, record=True, file=io.StringIO())
+    summary, _, _ = evaluated(load_locomo(stored(tmp_path, "conv-26", "conv-42")))
+    console.print(tables(summary))
     text = console.export_text()
-    assert [word for word in ("both", "graph", "hierarchy") if f" {word} " in text] == [
-        "both",
-        "graph",
-        "hierarchy",
-    ]
-    assert text.count("reporting") == text.count("  tuning") == text.count("open-domain") == 3
+    assert all(name in text for name in ("graph", "hierarchy", "reporting", "tuning", "open-domain"))
     assert "…" not in text
-    assert "8 questions asked in one batch, 4 without gold evidence left out" in text
-    half, _ = run(load_locomo(tmp_path, conversations=["conv-42"]))
-    console.print(report.table(half.summary))
+    assert "8 questions, 4 without gold evidence left out" in text
+    half, _, _ = evaluated(load_locomo(tmp_path, conversations=["conv-42"]))
+    console.print(tables(half))
     assert "reporting" not in console.export_text()
 
 

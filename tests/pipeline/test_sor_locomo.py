@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from zeromem_kernels.pagerank import personalized_pagerank
-from zeromem_kernels.tiles import Tiles
 
 from tests.reference import pagerank
 from tests.support import HashEncoder
@@ -17,6 +15,8 @@ from zeromem_gpu.build.stack import Stack, stack_banks
 from zeromem_gpu.build.views import BankView, bank_view
 from zeromem_gpu.device import resolve_device
 from zeromem_gpu.evaluate.datasets import load_locomo
+from zeromem_kernels.pagerank import personalized_pagerank
+from zeromem_kernels.tiles import Tiles
 
 GAMMA, WIDTH = 0.6, 8
 
@@ -42,9 +42,7 @@ def test_no_edge_inside_a_colour(graphs: tuple[list[BankView], Stack]) -> None:
         assert (colour[row] != colour[graph.weights.indices]).all()
 
 
-def test_ten_sweeps_reach_one_in_a_million(
-    graphs: tuple[list[BankView], Stack], record_property: Callable[[str, object], None]
-) -> None:
+def test_ten_sweeps_reach_one_in_a_million(graphs: tuple[list[BankView], Stack]) -> None:
     import torch
 
     views, stack = graphs
@@ -52,13 +50,12 @@ def test_ten_sweeps_reach_one_in_a_million(
     rng = np.random.default_rng(1)
     starts = axis.starts.tolist()
     reset = rng.random((axis.rows, WIDTH)) ** 30  # few nodes hold most of the mass, as in a search
-    for begin, end in zip(starts[:-1], starts[1:], strict=True):
+    for begin, end in pairwise(starts):
         reset[begin:end] /= reset[begin:end].sum(0)
     r = torch.from_numpy(reset.astype(np.float32))
-    # the residual and the last scaling round in float32, so a little less is asked for than is tested
     solved = {
         solver: personalized_pagerank(
-            stack.graph, r, axis, None, gamma=GAMMA, tolerance=7e-7, solver=solver
+            stack.graph, r, axis, None, gamma=GAMMA, tolerance=1e-6, solver=solver
         )
         for solver in ("sor", "power")
     }
@@ -70,10 +67,9 @@ def test_ten_sweeps_reach_one_in_a_million(
         system = np.eye(n) - GAMMA * matrix
         truth = np.linalg.solve(system, (1.0 - GAMMA) * r[starts[t] : starts[t + 1]].double().numpy())
         for result in solved.values():
-            # an isolated node keeps its share out of x; scaling by Σx undoes what the solver scaled
+            # the solver's x, before it was scaled to sum 1
             x = result.pi[starts[t] : starts[t + 1]].double().numpy() * truth.sum(0)
             assert np.abs(x - truth).sum(0).max() <= 1e-6
     sor, power = (int(solved[name].sweeps.max()) for name in ("sor", "power"))
-    record_property("sweeps", f"sor {sor}, power {power}")
     assert sor <= 10
-    assert sor < power
+    assert 2 * sor < power

@@ -16,7 +16,7 @@ def stems_of(unit: Unit) -> list[Token]:
 
 
 def said_tokens_of(unit: Unit) -> list[Token]:
-    """The raw tokens of a unit's text and caption in order, stop words included, the speaker's part left out."""
+    """The raw tokens of a unit's text and caption in order, stop words included; not the speaker's part."""
     return [raw for part in unit.parts[1:] for raw, _ in part]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.reference import activation, entities, lexical, pagerank, spans, views
 from tests.reference.facts import Array, BankFacts, Mask, OracleResult, QueryFacts, Span, Token
-from tests.reference.scaling import cosines, cut_margin, min_max, ordered_top_k, scale, spread
+from tests.reference.scaling import cosines, cut_margin, ordered_top_k, scale, spread
 from zeromem_gpu.config import Config
 
 
@@ -216,7 +216,9 @@ def _graph_view(
     )
     for i, unit in enumerate(bank.facts.units):
         consistency = views.subject_consistency(query.subjects, unit, bank.counts[i])
-        scores[i] += config.graph_subject * consistency
+        validity = views.temporal_validity(query.validity, unit.time, config.temporal_days)
+        scores[i] += config.graph_subject * consistency + config.graph_temporal * validity
+        scores[i] += config.graph_type * views.type_support(query.type_bit, unit.type_mask)
     graph, margins["graph_candidates"] = views.returned(scores, visible, config.candidates)
     return graph
 

@@ -17,10 +17,27 @@ from zeromem_gpu.config import Config
 
 # the hand-computed values below rest on these numbers, whatever the defaults become
 HAND = Config(
-    lexical=1.0, phrase=0.2, subject=0.3, temporal=0.2, answer_type=0.1, local_share=0.5, window_share=0.2,
-    episode_share=0.05, neighbour_share=0.1, graph_lexical=0.6, graph_phrase=0.3, graph_subject=0.0,
-    entity_share=0.3, prior_power=4.0, sentence_share=0.0, sentence_floor=0.5, chain_weight=1.0, candidates=64,
-)  # fmt: skip
+    lexical=1.0,
+    phrase=0.2,
+    subject=0.3,
+    temporal=0.2,
+    answer_type=0.1,
+    local_share=0.5,
+    window_share=0.2,
+    episode_share=0.05,
+    neighbour_share=0.1,
+    graph_lexical=0.6,
+    graph_phrase=0.3,
+    graph_subject=0.0,
+    graph_temporal=0.0,
+    graph_type=0.0,
+    entity_share=0.3,
+    prior_power=4.0,
+    sentence_share=0.0,
+    sentence_floor=0.5,
+    chain_weight=1.0,
+    candidates=64,
+)
 
 
 class TestOracle:
@@ -44,8 +61,15 @@ class TestOracle:
 
     def test_graph_view_adds_subjects(self) -> None:
         query = QueryFacts(0 * X, subjects=["oslo"])
-        scores = retrieve(self.pair(), query, Config(graph_subject=0.8)).graph_scores
+        scores = retrieve(self.pair(), query, HAND.replace(graph_subject=0.8)).graph_scores
         assert scores == {0: pytest.approx(0.4), 1: 0.0}
+
+    def test_graph_view_adds_time_and_type(self) -> None:
+        facts = self.pair()
+        facts = replace(facts, units=[replace(facts.units[0], time=0.0, type_mask=2), facts.units[1]])
+        query = QueryFacts(0 * X, validity=(0.0, 1.0), type_bit=2)
+        scores = retrieve(facts, query, HAND.replace(graph_temporal=0.5, graph_type=0.25)).graph_scores
+        assert scores == {0: pytest.approx(0.75), 1: 0.0}
 
     def test_hierarchy_by_hand_across_sessions(self) -> None:
         # every level is the same two rows: s = (1, 0), s'_W = (1.05, 0)

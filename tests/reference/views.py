@@ -43,7 +43,7 @@ def level_score(cosine: Array, bm25: Array, visible: Mask, lexical: float) -> Ar
 
 
 def dense_prior(unit: Array, sentence: Array, sentence_unit: Array, visible: Mask, share: float) -> Array:
-    """(1 − share)·mm(cos of units) + share·mm(best cosine among a unit's sentences; its own without any)."""
+    """(1 − share)·mm(cos of units) + share·mm(best cosine of a unit's sentences; its own without any)."""
     best = unit.copy()
     for i in range(len(unit)):
         mine = sentence[sentence_unit == i]

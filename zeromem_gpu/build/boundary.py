@@ -1,6 +1,8 @@
-"""Hard boundaries as masks over the units of a bank."""
+"""Hard boundaries: checked as soon as they are given, then turned into masks over the units of a bank."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -13,39 +15,44 @@ from zeromem_gpu.text.tokens import term_key
 from zeromem_gpu.types import Boundary
 
 
-def hidden_units(index: MemoryIndex, bank: Bank, rows: Rows, boundary: Boundary, zone: str) -> np.ndarray:
-    """True for every unit that the boundary hides, bool [units] in canonical order.
+def check_boundary(boundary: Any, zone: str) -> None:
+    """Raise `InvalidInput` unless it is None or a `Boundary` of names that are not empty and of times."""
+    if boundary is None:
+        return
+    if not isinstance(boundary, Boundary):
+        raise InvalidInput("boundary", repr(boundary)[:60], "None or a zeromem_gpu.Boundary")
+    for name in ("sessions", "speakers"):
+        given = getattr(boundary, name)
+        fits = given is None or isinstance(given, tuple)
+        if not fits or any(not isinstance(one, str) or not one for one in given or ()):
+            raise InvalidInput(f"boundary.{name}", repr(given), "None, or names that are not empty")
+    for name in ("after", "before"):
+        given = getattr(boundary, name)
+        try:
+            parse_time(given, zone)
+        except InvalidInput as error:
+            readable = "None, a datetime, or text that reads as a date"
+            raise InvalidInput(f"boundary.{name}", repr(given), readable) from error
 
-    Values that the bank does not know match nothing. An empty string is an `InvalidInput`, as is a time
-    that cannot be read.
+
+def hidden_units(index: MemoryIndex, bank: Bank, rows: Rows, boundary: Boundary, zone: str) -> np.ndarray:
+    """True for every unit that a checked boundary hides, bool [units] in canonical order.
+
+    Values that the bank does not know match nothing.
     """
     hidden = np.zeros(len(rows.unit_rows), bool)
     if boundary.sessions is not None:
-        names = _names("boundary.sessions", boundary.sessions)
-        allowed = [bank.sessions[name] for name in names if name in bank.sessions]
-        session = index.column(bank, "units", "session")[rows.unit_rows]
-        hidden |= ~np.isin(session, allowed)
+        allowed = [bank.sessions[name] for name in boundary.sessions if name in bank.sessions]
+        hidden |= ~np.isin(index.column(bank, "units", "session")[rows.unit_rows], allowed)
     if boundary.speakers is not None:
-        names = _names("boundary.speakers", boundary.speakers)
-        keys = [term_key(entity_name(name)) for name in names]
+        keys = [term_key(entity_name(name)) for name in boundary.speakers]
         allowed = [bank.entities[key] for key in keys if key in bank.entities]
-        speaker = index.column(bank, "units", "speaker")[rows.unit_rows]
-        hidden |= ~np.isin(speaker, allowed)
-    for name, limit in (("after", boundary.after), ("before", boundary.before)):
-        if limit is None:
-            continue
-        try:
-            instant, _ = parse_time(limit, zone)
-        except InvalidInput as error:
-            readable = "None, a datetime, or text that reads as a date"
-            raise InvalidInput(f"boundary.{name}", repr(limit), readable) from error
-        # a unit without a time compares false with everything and so stays hidden
-        hidden |= ~(rows.time >= instant) if name == "after" else ~(rows.time <= instant)
+        hidden |= ~np.isin(index.column(bank, "units", "speaker")[rows.unit_rows], allowed)
+    after, _ = parse_time(boundary.after, zone)
+    before, _ = parse_time(boundary.before, zone)
+    # a unit without a time (NaN) compares false with everything and so stays hidden
+    if after is not None:
+        hidden |= ~(rows.time >= after)
+    if before is not None:
+        hidden |= ~(rows.time <= before)
     return hidden
-
-
-def _names(argument: str, given: tuple[str, ...] | str) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
-    if any(not isinstance(name, str) or not name for name in names):
-        raise InvalidInput(argument, repr(given), "names that are not empty, or None for no filter")
-    return names

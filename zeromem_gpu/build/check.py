@@ -38,8 +38,8 @@ def _check(trace: Trace, place: int, zone: str) -> CheckedTrace:
         raise InvalidInput(f"text of {where}", type(trace.text).__name__, "str", "Decode bytes first.")
     for name in ("speaker", "role", "source", "caption"):
         value = getattr(trace, name)
-        if value is not None and (not isinstance(value, str) or not value):
-            raise InvalidInput(f"{name} of {where}", repr(value), "None, or text that is not empty")
+        if value is not None and (not isinstance(value, str) or not value.strip()):
+            raise InvalidInput(f"{name} of {where}", repr(value), "None, or text that is not blank")
     turn = trace.turn
     if turn is not None and (
         isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 1 << 62
@@ -53,7 +53,7 @@ def _check(trace: Trace, place: int, zone: str) -> CheckedTrace:
         )
     try:
         metadata = json.loads(json.dumps(dict(trace.metadata)))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"metadata of {where}", str(error), "JSON values only") from error
     try:
         instant, text = parse_time(trace.time, zone)

@@ -10,6 +10,10 @@ import numpy as np
 from zeromem_gpu.config import Config
 
 
+# shorter intervals are summed together, one member a step; longer ones (few) each by itself
+_SHORT = 64
+
+
 @dataclass(frozen=True)
 class Level:
     """Intervals of units, [first, end) each, with vectors or the norm of their members' sum.
@@ -107,8 +111,11 @@ def _sums(vectors: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray
     """Σ of the member vectors of each interval, float64 [n, D], members added in order."""
     total = np.zeros((len(first), vectors.shape[1]))
     length = end - first
-    for step in range(int(length.max()) if len(length) else 0):
-        rows = np.flatnonzero(step < length)
+    for row in np.flatnonzero(length > _SHORT):
+        total[row] = vectors[first[row] : end[row]].sum(0, dtype=np.float64)
+    short = np.flatnonzero(length <= _SHORT)
+    for step in range(int(length[short].max(initial=0))):
+        rows = short[step < length[short]]
         total[rows] += vectors[first[rows] + step]
     return total
 

@@ -114,7 +114,7 @@ def _changes(
             report.unchanged += 1
         elif before is not None:
             report.updated += 1
-            wanted[key] = checked
+            wanted[key] = replace(checked, trace=_same_place(checked.trace, before.trace))
         else:
             wanted[key] = checked
     fresh: list[CheckedTrace] = []
@@ -130,8 +130,7 @@ def _changes(
                 continue
             report.updated += 1
             replaced.setdefault(name, []).append(row)
-            if trace.turn is None and trace.session == stored.session:
-                trace = replace(trace, turn=stored.turn)
+            trace = _same_place(trace, stored)
         else:
             report.added += 1
         place = (name, trace.session)
@@ -142,6 +141,12 @@ def _changes(
         last_turn[place] = max(last_turn[place], trace.turn or 0)
         fresh.append(replace(checked, trace=trace))
     return fresh, replaced
+
+
+def _same_place(trace: Trace, before: Trace) -> Trace:
+    """An update that leaves its turn open keeps the turn that it had in the same session."""
+    keeps = trace.turn is None and trace.session == before.session
+    return replace(trace, turn=before.turn) if keeps else trace
 
 
 def _last_turn(index: MemoryIndex, bank: Bank | None, session: str) -> int:

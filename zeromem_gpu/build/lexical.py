@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zeromem_gpu.build.ragged import Rows, expand, from_pairs, pointer
+from zeromem_gpu.build.ragged import Rows, checked_int32, expand, from_pairs, pointer
 from zeromem_gpu.config import Config
 
 
@@ -82,7 +82,7 @@ def _postings(
     idf = np.log1p((documents - frequency + 0.5) / (frequency + 0.5))
     k1, b = config.bm25_k1, config.bm25_b
     weight = idf[term] * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length[document] / average))
-    return Rows(pointer(frequency), document.astype(np.int32), weight.astype(np.float32))
+    return Rows(pointer(frequency), checked_int32(document), weight.astype(np.float32))
 
 
 def build_stream(raw: np.ndarray, unit: np.ndarray) -> WordStream:

@@ -6,6 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from zeromem_gpu.errors import InvalidInput
+
+
+def checked_int32(values: np.ndarray) -> np.ndarray:
+    """`values` as int32; a bank with more rows than that is refused, never wrapped around."""
+    if len(values) and int(values.max()) > np.iinfo(np.int32).max:
+        got = f"a table with row {int(values.max()):,}"
+        raise InvalidInput("bank", got, "at most 2,147,483,647 rows", "Split the bank.")
+    return values.astype(np.int32)
+
 
 class Rows(NamedTuple):
     """Compressed rows: row i holds `indices[indptr[i]:indptr[i+1]]` with float32 `weights` beside them."""
@@ -27,7 +37,7 @@ def from_ranges(begin: np.ndarray, end: np.ndarray) -> Rows:
     """Rows whose members are the ranges [begin[i], end[i]), weight 1."""
     members, _ = expand(begin, end)
     return Rows(
-        pointer(np.maximum(end - begin, 0)), members.astype(np.int32), np.ones(len(members), np.float32)
+        pointer(np.maximum(end - begin, 0)), checked_int32(members), np.ones(len(members), np.float32)
     )
 
 
@@ -35,7 +45,7 @@ def from_pairs(row: np.ndarray, column: np.ndarray, rows: int, weights: np.ndarr
     """Rows from (row, column) pairs in any order; columns ascend inside a row."""
     order = np.lexsort((column, row))
     given = np.ones(len(row), np.float32) if weights is None else weights.astype(np.float32)
-    return Rows(pointer(np.bincount(row, minlength=rows)), column[order].astype(np.int32), given[order])
+    return Rows(pointer(np.bincount(row, minlength=rows)), checked_int32(column[order]), given[order])
 
 
 def transpose(table: Rows, columns: int) -> Rows:

@@ -1,6 +1,6 @@
 """Banks side by side on one device: the arrays of a batch, with `ptr` boundaries per bank.
 
-A stack of one bank copies next to nothing; vectors are never copied, whatever the number of banks.
+A stack of one bank copies nothing on the CPU; vectors are never copied, whatever the number of banks.
 """
 
 from __future__ import annotations
@@ -77,16 +77,19 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
     """Put the views of at least one bank side by side."""
 
     def flat(pick: Callable[[BankView], np.ndarray]) -> Tensor:
-        return _tensor(np.concatenate([pick(view) for view in views]), device)
+        return _tensor(_join([pick(view) for view in views]), device)
 
     def csr(pick: Callable[[BankView], Table]) -> Csr:
         tables = [pick(view) for view in views]
         shift = pointer(np.array([len(table.indices) for table in tables]))
-        indptr = [table.indptr[:-1] + at for table, at in zip(tables, shift, strict=False)]
+        indptr = tables[0].indptr
+        if len(tables) > 1:
+            starts = [table.indptr[:-1] + at for table, at in zip(tables, shift, strict=False)]
+            indptr = np.concatenate([*starts, shift[-1:]])
         return Csr(
-            _tensor(np.concatenate([*indptr, shift[-1:]]), device),
-            _tensor(np.concatenate([table.indices for table in tables]), device),
-            _tensor(np.concatenate([table.weights for table in tables]), device),
+            _tensor(indptr, device),
+            _tensor(_join([table.indices for table in tables]), device),
+            _tensor(_join([table.weights for table in tables]), device),
         )
 
     def level(name: str) -> StackedLevel:
@@ -165,6 +168,10 @@ def _sentence_ranges(view: BankView) -> Table:
 def _speaker_mask(view: BankView) -> np.ndarray:
     """Which entities of a bank speak, bool [entities]."""
     return np.isin(np.arange(len(view.rows.entity_keys)), view.rows.speaker)
+
+
+def _join(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _tensor(array: np.ndarray, device: torch.device) -> Tensor:

@@ -1,7 +1,8 @@
 """The canonical rows of a bank: live units in session order, with their sentences, words and entities.
 
-Canonical order (session by first arrival, turn, arrival; entities by key) makes a view depend on what a
-bank holds and not on how it came there.
+Canonical order makes a view depend on what a bank holds and not on how it came there: units by session,
+turn and trace; sessions and traces by the first arrival of a trace id that is still there (an update keeps
+its place); entities by key.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zeromem_gpu.build.facts import SPEAKER_PART, Bank, MemoryIndex
+from zeromem_gpu.build.ragged import expand
 from zeromem_gpu.config import Config
 
 
@@ -46,11 +48,8 @@ class Rows:
 def canonical_rows(index: MemoryIndex, bank: Bank, config: Config) -> Rows:
     """Sort a bank's live facts into canonical order and settle which entity belongs where."""
     units = index.facts(bank, "units")
-    live = np.ones(len(units["session"]), bool)
-    live[bank.dead] = False
-    unit_rows = np.lexsort((units["turn"], units["session"]))
-    unit_rows = unit_rows[live[unit_rows]]
-    place = np.full(len(live), -1, np.int64)
+    unit_rows = _session_order(units, bank)
+    place = np.full(len(units["session"]), -1, np.int64)
     place[unit_rows] = np.arange(len(unit_rows))
     session, bounds = _compact(units["session"][unit_rows])
 
@@ -101,8 +100,23 @@ def canonical_rows(index: MemoryIndex, bank: Bank, config: Config) -> Rows:
     )
 
 
+def _session_order(units: dict[str, np.ndarray], bank: Bank) -> np.ndarray:
+    """Arrival rows of the live units in canonical order."""
+    # a dictionary keeps the place of a key whose value is replaced: an updated trace stays where it was
+    rows = np.fromiter(bank.ids.values(), np.int64, len(bank.ids))
+    rank = np.full(int(units["trace"].max(initial=-1)) + 1, len(rows), np.int64)
+    rank[rows] = np.arange(len(rows))
+    live = np.ones(len(units["session"]), bool)
+    live[bank.dead] = False
+    alive = np.flatnonzero(live)
+    trace, session = rank[units["trace"][alive]], units["session"][alive]
+    earliest = np.full(int(session.max(initial=-1)) + 1, len(rows), np.int64)
+    np.minimum.at(earliest, session, trace)
+    return alive[np.lexsort((trace, units["turn"][alive], earliest[session]))]
+
+
 def _compact(session: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number ascending session ids from 0, and their bounds."""
+    """Number runs of equal session ids from 0, and their bounds."""
     starts = np.flatnonzero(np.diff(session, prepend=-1))
     bounds = np.append(starts, len(session)).astype(np.int64)
     return np.repeat(np.arange(len(starts)), np.diff(bounds)), bounds
@@ -128,9 +142,10 @@ def _known_names(
     single = single[order]
     if len(single) == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    slot = np.searchsorted(words[single], raw).clip(max=len(single) - 1)
-    hit = np.flatnonzero((words[single][slot] == raw) & searched)
-    return hit, single[slot[hit]]
+    # two speakers may share a word ("C" and "C#"): it names both
+    left, right = (np.searchsorted(words[single], raw, side) for side in ("left", "right"))
+    slot, token = expand(left, np.where(searched, right, left))
+    return token, single[slot]
 
 
 def _counts(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeromem_gpu import Trace
 from zeromem_gpu.errors import InvalidInput
@@ -28,43 +29,67 @@ _TIME = "%I:%M %p on %d %B, %Y"
 _REMEDY = "Get the file again, or point --data at the LoCoMo release."
 
 
+class Support(NamedTuple):
+    """A span of a trace that supports the answer: characters `start` to `end` of trace `id`."""
+
+    id: str
+    start: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """One benchmark question: `index` is its place in its conversation, `gold` trace ids that exist.
 
-    A question that is not `scored` is asked and left out of every average.
+    A question that is not `scored` is asked and left out of every average of evidence. `support` are gold
+    spans inside gold traces. `gold_audited` and `answer_audited` are the labels after a public audit, the
+    same as before where it found no fault; None where there was no audit.
     """
 
     bank: str
     index: int
-    category: int
+    category: int | str
     text: str
     answer: str | None
     gold: tuple[str, ...]
     scored: bool
+    support: tuple[Support, ...] = ()
+    gold_audited: tuple[str, ...] | None = None
+    answer_audited: str | None = None
 
     @property
     def id(self) -> str:
         """Its identity over all conversations; without spaces, as TREC files need."""
         return f"{self.bank}/{self.index}"
 
+    @property
+    def kind(self) -> str:
+        """The name of its category."""
+        category = self.category
+        return CATEGORIES.get(category, str(category)) if isinstance(category, int) else category
+
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One history and the questions about it."""
+    """One history, the whole of one bank, and the questions about it; `traces` may be made when read."""
 
     id: str
-    traces: tuple[Trace, ...]
+    traces: Sequence[Trace]
     questions: tuple[Question, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A named set of conversations, those of them that settings may be tuned on named apart."""
+    """A named set of conversations, those of them that settings may be tuned on named apart.
+
+    `protocols` names the answer metrics, the primary one first; `about` says what else defines the set.
+    """
 
     name: str
     conversations: tuple[Conversation, ...]
     tuning: tuple[str, ...]
+    protocols: tuple[str, ...] = ("gam", "locomo", "amem")
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def traces(self) -> list[Trace]:
@@ -75,6 +100,13 @@ class Dataset:
     def questions(self) -> list[Question]:
         """All questions, conversation by conversation."""
         return [question for conversation in self.conversations for question in conversation.questions]
+
+    def digest(self) -> str:
+        """A hash of all questions with their labels and of the sizes of the banks."""
+        told = hashlib.blake2b(digest_size=16)
+        for one in self.conversations:
+            told.update(repr((one.id, len(one.traces), one.questions)).encode("utf-8", "backslashreplace"))
+        return told.hexdigest()
 
 
 def load_locomo(
@@ -95,7 +127,7 @@ def load_locomo(
     its dia_id, `bank` the sample id. Missing, torn or foreign files raise `InvalidInput`.
     """
     file = _find(Path(path))
-    samples = _read(file)
+    samples = read_json(file)
     if not isinstance(samples, list) or not samples:
         raise _foreign(file, f"a JSON {type(samples).__name__}", "a list of conversations")
     cleaned = _cleaned_evidence(file.with_name("evidence.json"))
@@ -118,7 +150,8 @@ def _find(path: Path) -> Path:
     raise InvalidInput("data", str(path), "a folder that holds locomo10.json", _REMEDY)
 
 
-def _read(file: Path) -> Any:
+def read_json(file: Path) -> Any:
+    """A JSON file's value; one that cannot be read or is torn raises `InvalidInput` naming it."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -131,22 +164,39 @@ def _foreign(file: Path, got: str, allowed: str) -> InvalidInput:
     return InvalidInput(str(file), got, allowed, _REMEDY)
 
 
-def _cleaned_evidence(file: Path) -> dict[tuple[str, int], list[str]] | None:
-    """(sample id, question index) → evidence ids, or None without the file."""
+class _Labels(NamedTuple):
+    """What evidence.json says of a question; the audit's labels are None where it found no fault."""
+
+    evidence: list[str]
+    evidence_audit: list[str] | None
+    answer_audit: str | None
+
+
+def _cleaned_evidence(file: Path) -> dict[tuple[str, int], _Labels] | None:
+    """(sample id, question index) → its labels, or None without the file."""
     if not file.is_file():
         return None
-    rows = _read(file)
+    rows = read_json(file)
     try:
-        return {(row["sample_id"], row["qa_index"]): [str(x) for x in row["evidence"]] for row in rows}
+        return {(row["sample_id"], row["qa_index"]): _labels(row) for row in rows}
     except (TypeError, KeyError) as error:
         what = "objects with sample_id, qa_index and evidence"
         raise _foreign(file, f"another schema ({error!r})", f"a list of {what}") from error
 
 
+def _labels(row: Mapping[str, Any]) -> _Labels:
+    audited, answer = row.get("evidence_audit"), row.get("answer_audit")
+    return _Labels(
+        [str(one) for one in row["evidence"]],
+        None if audited is None else [str(one) for one in audited],
+        None if answer is None else str(answer),
+    )
+
+
 def _conversation(
     file: Path,
     sample: Any,
-    cleaned: Mapping[tuple[str, int], list[str]] | None,
+    cleaned: Mapping[tuple[str, int], _Labels] | None,
     categories: Sequence[int],
     recovered: bool,
 ) -> Conversation:
@@ -202,27 +252,36 @@ def _question(
     index: int,
     row: Mapping[str, Any],
     known: set[str],
-    cleaned: Mapping[tuple[str, int], list[str]] | None,
+    cleaned: Mapping[tuple[str, int], _Labels] | None,
     recovered: bool,
 ) -> Question:
+    labels = None
     if cleaned is None:
         found = [_EVIDENCE.findall(raw) for raw in row["evidence"]]
         ids = [f"D{int(session)}:{int(turn)}" for raw in found for session, turn in raw]
     elif (bank, index) in cleaned:
-        ids = cleaned[bank, index]
+        labels = cleaned[bank, index]
+        ids = labels.evidence
     else:
         raise ValueError(f"evidence.json has no entry for question {index}")
-    gold = tuple(dict.fromkeys(one for one in ids if one in known))
-    answer = row.get("answer")
+    gold = _existing(ids, known)
+    answer = None if row.get("answer") is None else str(row["answer"])
     text = row["question"]
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"question {index} is no text")
-    return Question(
-        bank=bank,
-        index=index,
-        category=row["category"],
-        text=text,
-        answer=None if answer is None else str(answer),
-        gold=gold,
-        scored=bool(gold) and (recovered or any(raw in known for raw in row["evidence"])),
+    scored = bool(gold) and (recovered or any(raw in known for raw in row["evidence"]))
+    question = Question(bank, index, row["category"], text, answer, gold, scored)
+    if labels is None:
+        return question
+    audited = labels.evidence_audit
+    return replace(
+        question,
+        # what the audit left alone counts where it counted before
+        gold_audited=_existing(audited, known) if audited is not None else gold if scored else (),
+        answer_audited=answer if labels.answer_audit is None else labels.answer_audit,
     )
+
+
+def _existing(ids: Sequence[str], known: set[str]) -> tuple[str, ...]:
+    """The ids that are known, each once."""
+    return tuple(dict.fromkeys(one for one in ids if one in known))

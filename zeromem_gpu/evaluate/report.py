@@ -1,23 +1,21 @@
-"""What an evaluation leaves behind: JSON, JSON Lines and TREC files, and one table for people."""
+"""What an evaluation leaves behind: JSON, JSON Lines and TREC files."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.evaluate import metrics
-from zeromem_gpu.evaluate.runner import BUILD_TIMINGS, Evaluation
+from zeromem_gpu.evaluate.datasets import Dataset, Question
+from zeromem_gpu.evaluate.runner import Findings, Ranking, Reading
+from zeromem_gpu.evaluate.summary import answer_scores, gold_of
 from zeromem_gpu.traces import json_line
 
 _PACKAGES = (
@@ -33,6 +31,7 @@ _PACKAGES = (
     "sentence-transformers",
     "transformers",
     "ir-measures",
+    "nltk",
     "pytrec-eval-terrier",
 )
 
@@ -58,109 +57,93 @@ def prepare(directory: str | Path) -> Path:
     folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "metrics.json").unlink(missing_ok=True)
     except OSError as error:
         raise InvalidInput("out", f"{folder} ({error.strerror})", "a folder that can be written") from error
     return folder
 
 
-def write(evaluation: Evaluation, directory: Path, extra: Mapping[str, Any]) -> None:
-    """Write every file of an evaluation; `metrics.json` (its summary and `extra`) comes last.
+def forget(folder: Path) -> None:
+    """Take the numbers of an earlier run away: they must not pass for those of one that was killed."""
+    (folder / "metrics.json").unlink(missing_ok=True)
 
-    `evidence.jsonl` and `run.trec` hold the primary view, `run.<view>.trec` each further one, and
-    `qrels.trec` the gold ids: `ir_measures qrels.trec run.trec 'R@5'` repeats the numbers.
+
+def write(
+    dataset: Dataset,
+    findings: Findings,
+    summary: Mapping[str, Any],
+    directory: Path,
+    *,
+    answers: bool = False,
+) -> None:
+    """Write every file of a run; `metrics.json`, the summary, comes last.
+
+    `evidence.jsonl` and `run.trec` hold the headline, `run.NAME.trec` each further view, ablation and
+    baseline, `qrels.trec` the gold ids (`qrels.audited.trec` after the audit):
+    `ir_measures qrels.trec run.trec R@5` repeats the numbers. With `answers` there are `answers.jsonl`
+    and `answers.NAME.jsonl`.
     """
-    primary = evaluation.primary
-    questions = evaluation.questions
-    with open(directory / "evidence.jsonl", "w", encoding="utf-8") as file:
-        for question, route, ranking in zip(
-            questions, evaluation.routes, evaluation.rankings[primary], strict=True
-        ):
-            row = {
-                "bank": question.bank,
-                "qa_index": question.index,
-                "category": question.category,
-                "question": question.text,
-                "gold": list(question.gold),
-                "scored": question.scored,
-                "route": route,
-                "ranked": [
-                    {
-                        "id": one.id,
-                        "score": one.score,
-                        "graph": one.graph,
-                        "hierarchy": one.hierarchy,
-                        "rule": one.rule,
-                    }
-                    for one in ranking
-                ],
-            }
-            file.write(json_line(row))
-    for view, rankings in evaluation.rankings.items():
+    questions = findings.questions
+    primary = next(iter(findings.rankings))
+    for name, rows in findings.rankings.items():
         ranked = {
-            question.id: [one.id for one in ranking]
-            for question, ranking in zip(questions, rankings, strict=True)
+            one.id: [unit.id for unit in row.ranked] for one, row in zip(questions, rows, strict=True)
         }
-        name = "run.trec" if view == primary else f"run.{view}.trec"
-        text = metrics.trec_run(ranked, f"zeromem-{view}")
-        (directory / name).write_text(text, encoding="utf-8")
-    qrels = metrics.trec_qrels({question.id: question.gold for question in questions if question.scored})
-    (directory / "qrels.trec").write_text(qrels, encoding="utf-8")
-    summary = {**evaluation.summary, **extra}
+        file = "run.trec" if name == primary else f"run.{name}.trec"
+        _write(directory / file, metrics.trec_run(ranked, f"zeromem-{name}"))
+    _write(directory / "evidence.jsonl", "".join(_evidence_lines(questions, findings.rankings[primary])))
+    if answers:
+        for name, readings in findings.readings.items():
+            file = "answers.jsonl" if name == primary else f"answers.{name}.jsonl"
+            _write(directory / file, "".join(_answer_lines(dataset, questions, readings)))
+    for file, audited in (("qrels.trec", False), ("qrels.audited.trec", True)):
+        if not audited or "audited" in summary:
+            gold = {one.id: ids for one in questions if (ids := gold_of(one, audited))}
+            _write(directory / file, metrics.trec_qrels(gold))
     text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
-    (directory / "metrics.json").write_text(text, encoding="utf-8")
+    _write(directory / "metrics.json", text)
 
 
-def table(summary: Mapping[str, Any]) -> RenderableType:
-    """The numbers of metrics.json for a terminal: every view by part, then what the run took."""
-    views: Mapping[str, Any] = summary["views"]
-    grid = Table(title=f"{summary['dataset']}: evidence, percent", title_justify="left", box=SIMPLE_HEAD)
-    grid.add_column("views, part", no_wrap=True)
-    for label in ("n", "R@5", "R@10", "R@12", "hit@5", "nDCG@10", "MRR"):
-        grid.add_column(label, justify="right", no_wrap=True)
-    for view, block in views.items():
-        parts = [(view, block)]
-        # a run over one side of the split alone has nothing to set apart
-        sides = [(name, block[name]) for name in ("reporting", "tuning") if block[name]["questions"]]
-        parts += sides if len(sides) > 1 else []
-        parts += list(block["by_category"].items())
-        for row, (name, part) in enumerate(parts):
-            count = f"{part['questions'] - part['skipped']:,}"
-            cells = [_percent(part[metric]) for metric in metrics.METRICS]
-            grid.add_row(name if row == 0 else f"  {name}", count, *cells, style=None if row else "bold")
-        grid.add_section()
-    return Group(grid, *_notes(summary))
+def _evidence_lines(questions: Sequence[Question], rankings: Sequence[Ranking]) -> Iterator[str]:
+    for question, row in zip(questions, rankings, strict=True):
+        value = _about(question) | {"gold": list(question.gold), "scored": question.scored}
+        if question.gold_audited is not None:
+            value["gold_audited"] = list(question.gold_audited)
+        if row.support:
+            value["support"] = list(row.support)
+        ranked = [asdict(one) for one in row.ranked]
+        yield json_line({**value, "route": row.route, "ranked": ranked})
 
 
-def _notes(summary: Mapping[str, Any]) -> list[Text]:
-    timing, single = summary["timing"], summary.get("single_query")
-    asked, skipped = summary["questions"], summary["skipped"]
-    building = [f"{name.removesuffix('_s')} {_seconds(timing[name])}" for name in BUILD_TIMINGS]
-    lines = [
-        f"{asked:,} questions asked in one batch, {skipped} without gold evidence left out; 0 LLM tokens",
-        "index    " + ", ".join(building),
-        f"batch    encode questions {_seconds(timing['encode_queries_s'])}, "
-        f"profile {_millis(timing['profile_ms_per_query'])} and "
-        f"retrieve {_millis(timing['retrieve_ms_per_query'])} a question",
-    ]
-    if single:
-        lines.append(
-            f"single   p50 {_millis(single['p50_ms'])}, p99 {_millis(single['p99_ms'])} "
-            f"over {single['questions']} whole searches"
-        )
-    return [Text(line, style="dim") for line in lines]
+def _answer_lines(
+    dataset: Dataset, questions: Sequence[Question], readings: Sequence[Reading]
+) -> Iterator[str]:
+    """One line a question; `answer` is calibrated, `reader_answer` is not, `scores` are of both."""
+    texts = {"answer": [one.text or "" for one in readings]}
+    texts["reader_answer"] = [one.reader_text or "" for one in readings]
+    scores = {name: answer_scores(dataset, questions, given) for name, given in texts.items()}
+    for at, (question, one) in enumerate(zip(questions, readings, strict=True)):
+        mine = {
+            name: {protocol: rows[at] for protocol, rows in tables.items()}
+            for name, tables in scores.items()
+        }
+        value = _about(question) | {"gold_answer": question.answer}
+        value |= {name: given[at] for name, given in texts.items()}
+        value |= {"scores": mine["answer"], "reader_scores": mine["reader_answer"]}
+        value |= {"changes": list(one.changes), "evidence": list(one.ids), "error": one.error}
+        yield json_line(value)
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
+def _about(question: Question) -> dict[str, Any]:
+    return {
+        "bank": question.bank,
+        "qa_index": question.index,
+        "category": question.category,
+        "question": question.text,
+    }
 
 
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} s"
-
-
-def _millis(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} ms"
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
 
 
 def _cores() -> int:

@@ -1,24 +1,34 @@
-"""One evaluation: add a data set to a memory, ask all its questions at once, score the evidence."""
+"""One evaluation: index a data set part by part, rank and read all its questions, keep every step."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from zeromem_gpu import Config
 from zeromem_gpu.errors import InvalidInput
-from zeromem_gpu.evaluate import metrics
-from zeromem_gpu.evaluate.datasets import CATEGORIES, Dataset, Question
+from zeromem_gpu.evaluate.datasets import Conversation, Dataset, Question
+from zeromem_gpu.evaluate.journal import Journal
+from zeromem_gpu.evaluate.plan import Plan, Variant, reading_groups
 
 if TYPE_CHECKING:
-    from zeromem_gpu import Memory, SearchResult
+    from zeromem_gpu import Config, Memory, SearchResult
 
-VIEWS = ("both", "graph", "hierarchy")
 BUILD_TIMINGS = ("ner_s", "encode_s", "graph_s", "bm25_s")
 
 Progress = Callable[[str, int, int], None]
+Step = Callable[["Memory"], Any]
+
+
+class NamedReader(Protocol):
+    """What answers from evidence; see `zeromem_gpu.reader`."""
+
+    name: str
+
+    def read(self, results: Sequence[SearchResult]) -> Sequence[Any]:
+        """One reply a result, in their order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,86 +43,195 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What one run found: `summary` is metrics.json; rankings are by view, then in question order."""
+class Ranking:
+    """The traces found for one question, best first, and its route.
+
+    `support` is the rank (from 1) of each supporting span of the question, None where it was not returned.
+    """
+
+    route: str
+    ranked: tuple[Ranked, ...]
+    support: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The evidence set of one question and what a reader made of it.
+
+    `ids` are its traces in order, `units` how many units it has. Without a reader the rest stays empty;
+    `reader_text` is the answer before calibration and `changes` what calibration did.
+    """
+
+    ids: tuple[str, ...]
+    units: int
+    support: tuple[int | None, ...] = ()
+    text: str | None = None
+    reader_text: str | None = None
+    changes: tuple[Mapping[str, Any], ...] = ()
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a run found, by variant, in the order of `questions`; `timings` in seconds over all parts.
+
+    `rankings` begins with the headline; flat baselines are among them by name.
+    """
 
     questions: tuple[Question, ...]
-    routes: tuple[str, ...]
-    rankings: Mapping[str, tuple[tuple[Ranked, ...], ...]]
-    summary: dict[str, Any]
-
-    @property
-    def primary(self) -> str:
-        """The view that was asked for first; the headline numbers are its own."""
-        return next(iter(self.rankings))
+    rankings: Mapping[str, tuple[Ranking, ...]]
+    readings: Mapping[str, tuple[Reading, ...]]
+    timings: Mapping[str, float]
+    single: Mapping[str, Any] | None
 
 
-def evaluate(
+def run(
     dataset: Dataset,
-    memory: Memory,
-    config: Config,
+    plan: Plan,
+    make_memory: Callable[[], Memory],
     *,
-    views: Sequence[str] = VIEWS,
-    depth: int = 12,
-    latency_samples: int = 200,
+    reader: NamedReader | None = None,
+    journal: Journal | None = None,
     progress: Progress = lambda stage, done, total: None,
-) -> Evaluation:
-    """Index `dataset` in `memory` (empty, made with `config`), then ask every question in one batch.
+) -> Findings:
+    """Do what `plan` says, part by part; each part has an empty memory of `make_memory` to itself.
 
-    `views` are run in turn over the same index; the headline is the first. `depth` is how many traces
-    each question keeps, at least 12 so that recall@12 means what it says; `config.top_k` is the number of
-    primary units, as in any search. Up to `latency_samples` questions are then asked one by one.
+    Steps that `journal` holds are not done again, and a part of which every step is there is not indexed.
     `progress` is called as (stage, done, total). A data set without questions is `InvalidInput`.
     """
-    questions = tuple(dataset.questions)
-    check_run(questions, views, depth, latency_samples)
-    built = {**memory.add(dataset.traces, progress=progress).timings, **memory.prepare()}
-    base: dict[str, Any] = {"limit": depth, "explain": True}
-
-    # models load and device copies are made at the first search: not a cost of each question
-    firsts = {question.bank: question for question in reversed(questions)}
-    began = time.perf_counter()
-    _search(memory, list(firsts.values()), config=config, **base)
-    warmup = time.perf_counter() - began
-
-    rankings: dict[str, tuple[tuple[Ranked, ...], ...]] = {}
-    routes: tuple[str, ...] = ()
-    spent: Mapping[str, float] = {}
-    for number, view in enumerate(views):
-        progress("questions", number * len(questions), len(views) * len(questions))
-        results = _search(memory, questions, config=config.replace(views=view), **base)
-        rankings[view] = tuple(_ranking(result) for result in results)
-        if not routes:
-            routes = tuple(result.profile.route for result in results)
-            spent = results[0].timings or {}
-
-    progress("questions", len(views) * len(questions), len(views) * len(questions))
-    base |= {"config": config.replace(views=views[0]), "progress": progress}
-    single = _single(memory, questions, latency_samples, **base)
-    blocks = {view: _block(dataset, questions, ranking) for view, ranking in rankings.items()}
-    per_query = 1000.0 / len(questions)
-    timing = {name: built.get(name) for name in BUILD_TIMINGS} | {
-        "encode_queries_s": spent.get("encode_queries_s"),
-        "profile_ms_per_query": _scaled(spent.get("profile_s"), per_query),
-        "retrieve_ms_per_query": _scaled(spent.get("retrieve_s"), per_query),
-        "first_searches_s": warmup,
-    }
-    summary = {"dataset": dataset.name, **blocks[views[0]], "config": config.to_dict()}
-    summary |= {"memory_llm_tokens": 0, "timing": timing, "views": blocks, "single_query": single}
-    return Evaluation(questions, routes, rankings, summary)
-
-
-def check_run(questions: Sequence[Question], views: Sequence[str], depth: int, samples: int) -> None:
-    """Raise `InvalidInput` for a run that `evaluate` refuses, before anything is loaded for it."""
-    if not questions:
+    journal = journal or Journal(None, {})
+    if not dataset.questions:
         raise InvalidInput("dataset", "no questions", "at least one question")
-    if not views or len(set(views)) < len(views) or not set(views) <= set(VIEWS):
-        raise InvalidInput("views", ", ".join(views) or "none", "each at most once, of " + ", ".join(VIEWS))
-    if depth < metrics.DEEPEST_CUTOFF:
-        allowed = f"at least {metrics.DEEPEST_CUTOFF}, since recall@{metrics.DEEPEST_CUTOFF} is reported"
-        raise InvalidInput("k", depth, allowed)
-    if samples < 0:
-        raise InvalidInput("latency_samples", samples, "0 or more")
+    parts = plan.chunks(dataset.conversations)
+    total = sum(len(one.questions) for one in dataset.conversations)
+    done = 0
+    for number, part in enumerate(parts):
+        _part(
+            number,
+            replace(dataset, conversations=tuple(part)),
+            plan,
+            make_memory,
+            reader,
+            journal,
+            progress,
+        )
+        done += sum(len(one.questions) for one in part)
+        progress("questions", done, total)
+    return _gather(dataset, plan, parts, journal, reader)
+
+
+def _part(
+    number: int,
+    dataset: Dataset,
+    plan: Plan,
+    make_memory: Callable[[], Memory],
+    reader: NamedReader | None,
+    journal: Journal,
+    progress: Progress,
+) -> None:
+    """Every missing step of one part."""
+    steps = {
+        name: step for name, step in _steps(number, dataset, plan, reader, progress) if name not in journal
+    }
+    if not steps:
+        return
+    memory = make_memory()
+    began = time.perf_counter()
+    built = {**memory.add(dataset.traces, progress=progress).timings, **memory.prepare()}
+    built["index_s"] = time.perf_counter() - began
+    # models load and device copies are made at the first search: not a cost of each question
+    firsts = {question.bank: question for question in reversed(dataset.questions)}
+    began = time.perf_counter()
+    _search(memory, list(firsts.values()), config=plan.primary.config, top_k=plan.depth, limit=plan.depth)
+    built["first_searches_s"] = time.perf_counter() - began
+    if f"{number}/built" not in journal:
+        journal.put(f"{number}/built", built)
+    for at, (name, step) in enumerate(steps.items()):
+        progress(f"steps of part {number + 1}", at, len(steps))
+        journal.put(name, step(memory))
+    progress(f"steps of part {number + 1}", len(steps), len(steps))
+
+
+def _steps(
+    number: int, dataset: Dataset, plan: Plan, reader: NamedReader | None, progress: Progress
+) -> Iterator[tuple[str, Step]]:
+    """The steps of one part by name, in their order."""
+    questions = dataset.questions
+    for variant in plan.variants:
+        yield f"{number}/rank/{variant.name}", _ranking_step(questions, variant.config, plan.depth)
+    for name, variant, k in plan.readings:
+        for at, group in enumerate(_groups(questions, reader)):
+            asked = [questions[place] for place in group]
+            yield f"{number}/read/{name}/{at}", _reading_step(asked, variant, k, plan.limit, reader)
+    if plan.baselines:
+        yield f"{number}/flat", _flat_step(dataset, plan)
+    if number == 0 and plan.latency_samples:
+
+        def single(memory: Memory) -> Any:
+            options: dict[str, Any] = {"top_k": plan.depth, "limit": plan.depth}
+            return _single(
+                memory, questions, plan.latency_samples, progress, config=plan.primary.config, **options
+            )
+
+        yield "single", single
+
+
+def _groups(questions: Sequence[Question], reader: NamedReader | None) -> list[list[int]]:
+    """Questions that are read together; without a reader nothing is slow enough to keep in pieces."""
+    return [list(range(len(questions)))] if reader is None else reading_groups(questions)
+
+
+def _ranking_step(questions: Sequence[Question], config: Config, depth: int) -> Step:
+    def step(memory: Memory) -> Any:
+        results = _search(memory, questions, config=config, top_k=depth, limit=depth, explain=True)
+        rows = [_ranking(result, question) for result, question in zip(results, questions, strict=True)]
+        return {"rows": [_packed(row) for row in rows], "timings": dict(results[0].timings or {})}
+
+    return step
+
+
+def _reading_step(
+    questions: Sequence[Question], variant: Variant, k: int, limit: int | None, reader: NamedReader | None
+) -> Step:
+    def step(memory: Memory) -> Any:
+        options: dict[str, Any] = {"config": variant.config, "top_k": k, "limit": limit}
+        if reader is None:
+            found = _search(memory, questions, **options)
+            return [asdict(_reading(one, question)) for one, question in zip(found, questions, strict=True)]
+        answers = memory.ask(
+            [question.text for question in questions], bank=[question.bank for question in questions],
+            reader=reader, calibrate=variant.calibrate, **options,
+        )  # fmt: skip
+        rows = []
+        for answer, question in zip(answers, questions, strict=True):
+            reading = replace(
+                _reading(answer.result, question),
+                text=answer.text,
+                reader_text=answer.reader_text,
+                changes=tuple(asdict(change) for change in answer.changes),
+                prompt_tokens=answer.prompt_tokens,
+                completion_tokens=answer.completion_tokens,
+                error=answer.error,
+            )
+            rows.append(asdict(reading))
+        return rows
+
+    return step
+
+
+def _flat_step(dataset: Dataset, plan: Plan) -> Step:
+    def step(memory: Memory) -> Any:
+        from zeromem_gpu.evaluate.flat import rank_flat_all
+
+        found = rank_flat_all(plan.baselines, dataset, memory, plan.depth)
+        return {
+            name: [_packed(Ranking("flat", tuple(ranked))) for ranked in rows]
+            for name, rows in found.items()
+        }
+
+    return step
 
 
 def _search(memory: Memory, questions: Sequence[Question], **options: Any) -> list[SearchResult]:
@@ -121,55 +240,86 @@ def _search(memory: Memory, questions: Sequence[Question], **options: Any) -> li
     return list(memory.search(texts, bank=[question.bank for question in questions], **options))
 
 
-def _ranking(result: SearchResult) -> tuple[Ranked, ...]:
+def _ranking(result: SearchResult, question: Question) -> Ranking:
     """The traces of a result, best first; a trace that was split counts once, where it first appears."""
     ranked: dict[str, Ranked] = {}
     for one in result:
         name = one.trace.id
         ranked.setdefault(name, Ranked(name, one.score, one.graph_score, one.hierarchy_score, one.rule))
-    return tuple(ranked.values())
+    return Ranking(result.profile.route, tuple(ranked.values()), _support(result, question))
 
 
-def _block(
-    dataset: Dataset, questions: Sequence[Question], rankings: Sequence[Sequence[Ranked]]
-) -> dict[str, Any]:
-    """All numbers of one view: over everything, by category, and over both halves of the split."""
-    gold = {question.id: question.gold for question in questions if question.scored}
-    ranked = {
-        question.id: [one.id for one in ranking]
-        for question, ranking in zip(questions, rankings, strict=True)
-    }
-    values = metrics.per_question(gold, ranked)
-    block = _part(questions, values)
-    for name, tuned in (("reporting", False), ("tuning", True)):
-        chosen = [question for question in questions if (question.bank in dataset.tuning) is tuned]
-        names = list(dict.fromkeys(question.bank for question in chosen))
-        block[name] = {"conversations": names, **_part(chosen, values)}
-    return block
+def _reading(result: SearchResult, question: Question) -> Reading:
+    ids = tuple(dict.fromkeys(one.trace.id for one in result))
+    return Reading(ids, len(result), _support(result, question))
 
 
-def _part(questions: Sequence[Question], values: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """The averages over some questions, and over each category of them."""
-    kinds = sorted({question.category for question in questions})
-    by_kind = {
-        CATEGORIES[kind]: _averages([one for one in questions if one.category == kind], values)
-        for kind in kinds
-    }
-    return {**_averages(questions, values), "by_category": by_kind}
+def _support(result: SearchResult, question: Question) -> tuple[int | None, ...]:
+    """The rank of the first unit that holds the whole of each supporting span."""
+
+    def rank(name: str, start: int, end: int) -> int | None:
+        places = (
+            place
+            for place, one in enumerate(result, 1)
+            if one.trace.id == name and one.start <= start and end <= one.end
+        )
+        return next(places, None)
+
+    return tuple(rank(*span) for span in question.support)
 
 
-def _averages(questions: Sequence[Question], values: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    scored = [values[question.id] for question in questions if question.id in values]
-    counts = {"questions": len(questions), "skipped": len(questions) - len(scored)}
-    return {**counts, **metrics.mean(scored)}
+def _packed(row: Ranking) -> dict[str, Any]:
+    return {"route": row.route, "ranked": [astuple(one) for one in row.ranked], "support": row.support}
+
+
+def _unpacked(row: Mapping[str, Any]) -> Ranking:
+    return Ranking(row["route"], tuple(Ranked(*one) for one in row["ranked"]), tuple(row["support"]))
+
+
+def _unpacked_reading(row: Mapping[str, Any]) -> Reading:
+    lists = {name: tuple(row[name]) for name in ("ids", "support", "changes")}
+    return Reading(**{**row, **lists})
+
+
+def _gather(
+    dataset: Dataset,
+    plan: Plan,
+    parts: Sequence[Sequence[Conversation]],
+    journal: Journal,
+    reader: NamedReader | None,
+) -> Findings:
+    """The journal's steps as one result; a resumed run and a whole one come out the same."""
+    rankings: dict[str, list[Ranking]] = {}
+    for at in range(len(parts)):
+        found = {one.name: journal[f"{at}/rank/{one.name}"]["rows"] for one in plan.variants}
+        found |= journal[f"{at}/flat"] if plan.baselines else {}
+        for name, rows in found.items():
+            rankings.setdefault(name, []).extend(map(_unpacked, rows))
+    readings: dict[str, list[Reading]] = {}
+    for name, _, _ in plan.readings:
+        readings[name] = []
+        for at, part in enumerate(parts):
+            asked = [question for one in part for question in one.questions]
+            for group in range(len(_groups(asked, reader))):
+                readings[name] += map(_unpacked_reading, journal[f"{at}/read/{name}/{group}"])
+    timings: dict[str, float] = {}
+    for at in range(len(parts)):
+        for laps in (journal[f"{at}/built"], journal[f"{at}/rank/{plan.primary.name}"]["timings"]):
+            for lap, seconds in laps.items():
+                timings[lap] = timings.get(lap, 0.0) + seconds
+    return Findings(
+        questions=tuple(dataset.questions),
+        rankings={name: tuple(rows) for name, rows in rankings.items()},
+        readings={name: tuple(rows) for name, rows in readings.items()},
+        timings=timings,
+        single=journal["single"] if plan.latency_samples else None,
+    )
 
 
 def _single(
     memory: Memory, questions: Sequence[Question], samples: int, progress: Progress, **options: Any
-) -> dict[str, Any] | None:
-    """Wall time of whole searches of one question, evenly spread over the data set; None for none."""
-    if not samples:
-        return None
+) -> dict[str, Any]:
+    """Wall time of whole searches of one question, evenly spread over the part."""
     import numpy as np
 
     count = min(samples, len(questions))
@@ -182,7 +332,3 @@ def _single(
         progress("one at a time", number, count)
     p50, p99 = (float(value) for value in np.percentile(took, (50, 99)))
     return {"p50_ms": p50, "p99_ms": p99, "questions": count}
-
-
-def _scaled(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor

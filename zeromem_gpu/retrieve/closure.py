@@ -15,6 +15,7 @@ from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
 from zeromem_kernels.reset import node_rows
 from zeromem_kernels.spmm import tile_spmm
+from zeromem_kernels.tiles import Axis
 from zeromem_kernels.topk import TopK, kept_mask
 
 RULES = ("primary", "graph", "neighbour")
@@ -40,7 +41,7 @@ def close(group: Group, primary: TopK, graph_candidates: TopK | None, config: Co
         for shift in (-step, step):
             rows.append(_beside(group, primary.rows, shift))
             rules.append(torch.full_like(rows[-1], RULES.index("neighbour")))
-    return _distinct(Closed(torch.cat(rows, 1), torch.cat(rules, 1)))
+    return _distinct(Closed(torch.cat(rows, 1), torch.cat(rules, 1)), group.axes["units"])
 
 
 def _bridged(group: Group, primary: TopK, candidates: TopK, most: int) -> Tensor:
@@ -82,14 +83,17 @@ def _beside(group: Group, rows: Tensor, shift: int) -> Tensor:
     return torch.where(inside, there, -1).int()
 
 
-def _distinct(found: Closed) -> Closed:
+def _distinct(found: Closed, units: Axis) -> Closed:
     """Keep the first of each row and close the gaps, in order."""
     rows = found.rows
-    same = (rows[:, :, None] == rows[:, None, :]) & (rows[:, :, None] >= 0)
-    earlier = torch.tril(torch.ones(same.shape[1:3], dtype=torch.bool, device=rows.device), -1)
-    repeated = (same & earlier[None, :, :, None]).any(2)
-    gone = repeated | (rows < 0)
-    order = torch.argsort(gone.int(), dim=1, stable=True)
+    _, length, width = rows.shape
+    # the spare last row takes the −1 entries
+    place = torch.where(rows >= 0, rows.long() + units.starts[:-1, None, None], units.rows)
+    position = torch.arange(length, device=rows.device)[None, :, None].expand_as(place)
+    first = torch.full((units.rows + 1, width), length, device=rows.device)
+    first.scatter_reduce_(0, place.reshape(-1, width), position.reshape(-1, width), "amin")
+    kept = (first.gather(0, place.reshape(-1, width)).reshape(rows.shape) == position) & (rows >= 0)
+    order = torch.argsort((~kept).int(), dim=1, stable=True)
     return Closed(
-        torch.where(gone, -1, rows).gather(1, order), torch.where(gone, -1, found.rules).gather(1, order)
+        torch.where(kept, rows, -1).gather(1, order), torch.where(kept, found.rules, -1).gather(1, order)
     )

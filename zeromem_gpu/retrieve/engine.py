@@ -39,6 +39,8 @@ class Hidden:
 class Ranked:
     """Per question, best first: [Q, n] unit rows of its bank (−1 past the last) and what put them there.
 
+    n is the longest answer of the batch.
+
     `rules` int32 index `closure.RULES`; `scores` are the fused scores (0 for a unit that closure added and
     neither view returned); `graph` and `hierarchy` the raw view scores, NaN where a view did not return the
     unit. `sweeps` int32 [Q] are PageRank's, `timings` seconds of the whole batch by stage.
@@ -65,19 +67,24 @@ def retrieve(
         hidden: what boundaries hide, or None.
         config: the method's numbers.
     """
-    # who asks for more units than a view returns gets longer views, not a shorter answer
-    config = config.replace(candidates=max(config.candidates, config.top_k))
     timings: dict[str, float] = {}
     parts: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []
     for group in cut(banks, stack, batch, config.batch_bytes):
         if hidden is not None:
             group = replace(group, hidden=_hidden_matrix(group, hidden))
-        found = _run(group, config, Stopwatch(timings))
+        found = _run(group, _within(config, group), Stopwatch(timings))
         taken = group.query >= 0
         parts.append((group.query[taken], {name: _by_slot(x)[taken] for name, x in found.items()}))
     empty = {"rows": -1, "rules": -1, "scores": 0.0, "graph": np.nan, "hierarchy": np.nan, "sweeps": 0}
     out = {name: _gather(parts, name, len(batch), value) for name, value in empty.items()}
     return Ranked(**out | {"sweeps": out["sweeps"][:, 0]}, timings=timings)
+
+
+def _within(config: Config, group: Group) -> Config:
+    """Lengths that fit the group: lists no longer than its tallest bank, views no shorter than the answer."""
+    tallest = max(int(group.axes["units"].starts.diff().max()), 1)
+    top_k = min(config.top_k, tallest)
+    return config.replace(top_k=top_k, candidates=min(max(config.candidates, top_k), tallest))
 
 
 def _run(group: Group, config: Config, clock: Stopwatch) -> dict[str, Tensor]:

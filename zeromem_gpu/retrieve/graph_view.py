@@ -67,10 +67,14 @@ def graph_view(signals: Signals) -> GraphView:
     # without an aligned entity the dense ranking is the graph ranking (method.md 3.5)
     base = torch.where(aligned[units.tile_of_row], ranked.pi[unit_node], dense)
     scores = scale_to_max(base, units, signals.visible) + config.graph_lexical * signals.lexical
-    if signals.phrase is not None:
-        scores = scores + config.graph_phrase * signals.phrase
-    if signals.subject is not None and config.graph_subject > 0:
-        scores = scores + config.graph_subject * signals.subject
+    for weight, signal in (
+        (config.graph_phrase, signals.phrase),
+        (config.graph_subject, signals.subject),
+        (config.graph_temporal, signals.temporal),
+        (config.graph_type, signals.answer_type),
+    ):
+        if signal is not None and weight > 0:
+            scores = scores + weight * signal
     if group.hidden is not None:
         scores = scores.masked_fill(group.hidden, -torch.inf)
     return GraphView(scores, ordered_topk(scores, units, config.candidates), ranked)

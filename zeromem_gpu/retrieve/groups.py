@@ -77,7 +77,7 @@ class Group:
 
 
 def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iterator[Group]:
-    """Cut a batch into groups whose working memory stays within `budget` bytes (one tile at least).
+    """Cut a batch into groups whose working memory stays within `budget` bytes (one question at least).
 
     Args:
         banks: int64 [Q], the stacked bank of each query.
@@ -87,17 +87,18 @@ def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iter
     """
     order = np.argsort(banks, kind="stable")
     present, counts = np.unique(banks, return_counts=True)
+    sizes = [stack.ptr[name].diff() for name in ("units", "sentences", "nodes")]
+    rows = torch.stack(sizes).sum(0).cpu().numpy()
     tiles: dict[int, list[tuple[int, np.ndarray]]] = {}
     begin = 0
     for bank, count in zip(present.tolist(), counts.tolist(), strict=True):
         mine = order[begin : begin + count]
         begin += count
-        for first in range(0, count, WIDEST):
-            part = mine[first : first + WIDEST]
+        widest = _widest(int(rows[bank]), budget)
+        for first in range(0, count, widest):
+            part = mine[first : first + widest]
             width = 1 << (len(part) - 1).bit_length()
             tiles.setdefault(width, []).append((bank, part))
-    sizes = [stack.ptr[name].diff() for name in ("units", "sentences", "nodes")]
-    rows = torch.stack(sizes).sum(0).cpu().numpy()
     for width in sorted(tiles, reverse=True):
         for run in _within(tiles[width], rows, width, budget):
             query = np.full((len(run), width), -1, np.int64)
@@ -105,6 +106,14 @@ def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iter
                 query[at, : len(mine)] = mine
             bank = torch.tensor([bank for bank, _ in run], device=stack.device)
             yield Group(stack, batch, Tiles(bank, width), query.reshape(-1))
+
+
+def _widest(rows: int, budget: int) -> int:
+    """The widest tile of a bank that fits the budget by itself; one column is the least there is."""
+    width = WIDEST
+    while width > 1 and rows * width * 4 * _LIVE_MATRICES > budget:
+        width //= 2
+    return width
 
 
 def _within(

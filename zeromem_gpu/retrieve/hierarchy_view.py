@@ -66,14 +66,14 @@ def _level(signals: Signals, level: StackedLevel, axis: Axis, config: Config) ->
 def _own(signals: Signals, config: Config) -> Tensor:
     """A turn's own score: its semantic and lexical relevance with the structural corrections."""
     own = signals.dense + config.lexical * signals.lexical
-    if signals.phrase is not None and config.phrase > 0:
-        own = own + config.phrase * signals.phrase
-    if signals.subject is not None and config.subject > 0:
-        own = own + config.subject * signals.subject
-    if signals.temporal is not None and config.temporal > 0:
-        own = own + config.temporal * signals.temporal
-    if config.answer_type > 0:
-        own = own + config.answer_type * signals.answer_type
+    for weight, signal in (
+        (config.phrase, signals.phrase),
+        (config.subject, signals.subject),
+        (config.temporal, signals.temporal),
+        (config.answer_type, signals.answer_type),
+    ):
+        if signal is not None and weight > 0:
+            own = own + weight * signal
     return own
 
 

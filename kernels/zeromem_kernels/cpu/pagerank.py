@@ -70,7 +70,8 @@ def _start(n, row0, base, degree, reset, hidden, gamma, x):
 def _finish(n, row0, base, degree, x):
     """From y back to x = d y, scaled to sum 1 (all zero stays zero)."""
     width = x.shape[1]
-    total = np.zeros(width, np.float32)
+    # a float32 sum over a bank's nodes would itself be off by more than the tolerance
+    total = np.zeros(width, np.float64)
     for i in range(n):
         d = degree[row0 + i]
         for c in range(width):
@@ -78,10 +79,10 @@ def _finish(n, row0, base, degree, x):
                 x[base + i, c] *= d
             total[c] += x[base + i, c]
     for c in range(width):
-        total[c] = np.float32(1) / total[c] if total[c] > 0 else np.float32(0)
+        total[c] = 1.0 / total[c] if total[c] > 0 else 0.0
     for i in range(n):
         for c in range(width):
-            x[base + i, c] *= total[c]
+            x[base + i, c] = np.float32(x[base + i, c] * total[c])
 
 
 @njit(nogil=True, cache=True)

@@ -1,0 +1,66 @@
+"""Tables of a run alone: its answers under every protocol, and what each ablation costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+# in the order of the papers' tables
+_KINDS = ("single-hop", "multi-hop", "temporal", "open-domain")
+_TOTALS = ("average", "reporting", "tuning")
+_SCORES = {"f1": "F1", "bleu1": "BLEU-1", "em": "EM", "f1_yes_no": "F1 yes/no"}
+_COMPARED = ("recall@5", "recall@10", "set recall")
+
+
+def protocol_table(summary: Mapping[str, Any]) -> Table | None:
+    """Answers under every protocol by category, calibrated and as the reader gave them; None without."""
+    if not summary.get("answers"):
+        return None
+    first = next(iter(summary["answers"].values()))
+    kinds = [name for name in first if name not in _TOTALS]
+    parts = [name for name in _KINDS if name in kinds] + [name for name in kinds if name not in _KINDS]
+    parts += [name for name in _TOTALS if name in first]
+    grid = _grid(f"answers of {summary['reader']['name']}, percent", "protocol", parts)
+    for protocol, block in summary["answers"].items():
+        scores = [name for name in _SCORES if name in block["average"]]
+        label = f"{protocol.replace('_', ', ')}: {' / '.join(_SCORES[name] for name in scores)}"
+        for row, found in ((label, block), ("  as read", summary["answers_reader"][protocol])):
+            cells = [
+                " / ".join(_percent(found.get(part, {}).get(score)) for score in scores) for part in parts
+            ]
+            grid.add_row(row, *cells, style="bold" if row == label else None)
+        grid.add_section()
+    return grid
+
+
+def loss_table(summary: Mapping[str, Any]) -> Table | None:
+    """What each ablation changes against the whole method, with paired intervals, if there are any."""
+    ablations: Mapping[str, Any] = summary.get("ablations") or {}
+    if not ablations:
+        return None
+    known = next(iter(ablations.values()))["difference"]
+    shown = [name for name in known if name in _COMPARED or name.endswith(" f1")]
+    grid = _grid("ablation − full, points and 95 % interval", "left out", shown)
+    for name, block in ablations.items():
+        grid.add_row(name, *(_gain(block["difference"][metric]) for metric in shown))
+    return grid
+
+
+def _grid(title: str, first: str, labels: list[str]) -> Table:
+    grid = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    grid.add_column(first, no_wrap=True)
+    for label in labels:
+        grid.add_column(label, justify="right")
+    return grid
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def _gain(interval: Mapping[str, float]) -> str:
+    mean, low, high = (100 * interval[name] for name in ("mean", "low", "high"))
+    return f"{mean:+.1f} ({low:+.1f} … {high:+.1f})"

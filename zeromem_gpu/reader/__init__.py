@@ -1,0 +1,36 @@
+"""Readers: what turns a question and its evidence into an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zeromem_gpu.errors import InvalidInput
+from zeromem_gpu.reader.base import CallableReader, Reader, ReaderReply
+from zeromem_gpu.reader.prompt import build_prompt
+
+__all__ = ["Reader", "ReaderReply", "build_prompt", "make_reader"]
+
+
+def make_reader(spec: str | Callable[[str], str] | Reader, **options: Any) -> Reader:
+    """A reader from its name, from a function that answers a prompt, or the reader itself.
+
+    "extractive" (text rules, no model; options: `zone`) and "openai" (a server of the OpenAI chat protocol;
+    options: those of `OpenAIReader`) are the names. Anything else raises `InvalidInput`.
+    """
+    if spec == "extractive":
+        from zeromem_gpu.reader.extractive import ExtractiveReader
+
+        return ExtractiveReader(**options)
+    if spec == "openai":
+        from zeromem_gpu.reader.openai import OpenAIReader
+
+        return OpenAIReader(**options)
+    if isinstance(spec, str) or options:
+        got = repr(spec) if isinstance(spec, str) else f"options for a {type(spec).__name__}"
+        raise InvalidInput("reader", got, "'extractive', 'openai', a function of the prompt, or a Reader")
+    if isinstance(spec, Reader) and not isinstance(spec, type):
+        return spec
+    if callable(spec):
+        return CallableReader(spec)
+    raise InvalidInput("reader", repr(spec)[:60], "'extractive', 'openai', a function, or a Reader")
