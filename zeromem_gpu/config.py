@@ -111,15 +111,15 @@ class Config:
     candidates: int = _number(24, 1, 100_000, "open: units that each view returns")
     top_k: int = _number(5, 1, 100_000, "fixed: K, primary units")
     views: Views = _choice("both", "ablation: run both views or one alone")
-    closure: bool = _choice(False, "ablation: add N_g and N_h to the primary units")
+    closure: bool = _choice(True, "ablation: add N_g and N_h to the primary units")
     closure_graph: int = _number(3, 0, 1000, "open: most units added by a shared entity")
     closure_neighbours: int = _number(1, 0, 64, "open: turns added on each side of a primary unit")
 
     # -- evidence calibration (method.md 6) --
-    calibrate: bool = _choice(False, "ablation: order the evidence by its fit to the profile")
-    calibrate_subject: float = _number(0.2, 0.0, 10.0, "open: subject consistency in that order")
-    calibrate_temporal: float = _number(0.2, 0.0, 10.0, "open: temporal validity in that order")
-    calibrate_type: float = _number(0.1, 0.0, 10.0, "open: answer type in that order")
+    calibrate: bool = _choice(True, "ablation: order the evidence by its fit to the profile")
+    calibrate_subject: float = _number(0.1, 0.0, 10.0, "open: subject consistency in that order")
+    calibrate_temporal: float = _number(0.1, 0.0, 10.0, "open: temporal validity in that order")
+    calibrate_type: float = _number(0.05, 0.0, 10.0, "open: answer type in that order")
 
     # -- running --
     batch_bytes: int = _number(1 << 30, 1 << 20, 1 << 50, "ours: working memory of one batch split")

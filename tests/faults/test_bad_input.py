@@ -235,12 +235,12 @@ class TestQuestions:
 
     @pytest.mark.parametrize("question", ["xyzzy plugh", "🎉", "?", "\ud800", "的"])
     def test_a_question_without_a_known_word_ranks_by_meaning(self, memory: Memory, question: str) -> None:
-        found = memory.search(question, bank="b", top_k=5)
+        found = memory.search(question, bank="b", limit=5)
         assert len(found) == 5
         assert all(np.isfinite(one.score) for one in found)
 
     def test_a_very_long_question(self, memory: Memory) -> None:
-        assert len(memory.search("Where is the violin? " * 5000, bank="b")) == 5
+        assert len(memory.search("Where is the violin? " * 5000, bank="b", limit=5)) == 5
 
     @pytest.mark.parametrize("question", [None, 5, ["Where?", None], ["Where?", 7]], ids=repr)
     def test_other_types_are_refused(self, memory: Memory, question: Any) -> None:
@@ -266,7 +266,7 @@ class TestQuestions:
 
 class TestBanks:
     def test_an_unknown_bank_has_no_evidence(self, memory: Memory) -> None:
-        results = memory.search(["Where is the violin?"] * 2, bank=["nobody", "b"])
+        results = memory.search(["Where is the violin?"] * 2, bank=["nobody", "b"], limit=5)
         assert len(results[0]) == 0
         assert len(results[1]) == 5
 

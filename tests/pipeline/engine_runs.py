@@ -106,7 +106,8 @@ def disagreements(asked: Asked, config: Config) -> tuple[list[str], int]:
     The whole list of candidates is compared: `top_k` is set to `candidates`. Scores may differ by
     `TOLERANCE`, and by what PageRank's own tolerance leaves open.
     """
-    config = config.replace(top_k=config.candidates)
+    # closure and the order of evidence have a reference of their own (test_closure.py)
+    config = config.replace(top_k=config.candidates, closure=False, calibrate=False)
     ranked = asked.engine(config)
     wrong: list[str] = []
     excused = 0

@@ -25,13 +25,11 @@ def protocol_table(summary: Mapping[str, Any]) -> Table | None:
     parts += [name for name in _TOTALS if name in first]
     grid = _grid(f"answers of {summary['reader']['name']}, percent", "protocol", parts)
     for protocol, block in summary["answers"].items():
-        scores = [name for name in _SCORES if name in block["average"]]
-        label = f"{protocol.replace('_', ', ')}: {' / '.join(_SCORES[name] for name in scores)}"
-        for row, found in ((label, block), ("  as read", summary["answers_reader"][protocol])):
-            cells = [
-                " / ".join(_percent(found.get(part, {}).get(score)) for score in scores) for part in parts
-            ]
-            grid.add_row(row, *cells, style="bold" if row == label else None)
+        for score in (name for name in _SCORES if name in block["average"]):
+            label = f"{protocol.replace('_', ', ')} {_SCORES[score]}"
+            for row, found in ((label, block), ("  as read", summary["answers_reader"][protocol])):
+                cells = [_percent(found.get(part, {}).get(score)) for part in parts]
+                grid.add_row(row, *cells, style="bold" if row == label else None)
         grid.add_section()
     return grid
 
@@ -53,7 +51,7 @@ def _grid(title: str, first: str, labels: list[str]) -> Table:
     grid = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     grid.add_column(first, no_wrap=True)
     for label in labels:
-        grid.add_column(label, justify="right")
+        grid.add_column(label, justify="right", min_width=5)
     return grid
 
 

@@ -218,7 +218,7 @@ def _evaluate(
     facts = empty().info()
     what = {
         "dataset": dataset.name, **dataset.about, "questions": dataset.digest(), "plan": checked.to_dict(),
-        "reader": None if reader is None else reader.name, "models": facts["fingerprint"],
+        "reader": reader and getattr(reader, "fingerprint", reader.name), "models": facts["fingerprint"],
     }  # fmt: skip
     journal = Journal(folder, what, resume=resume)
     report.forget(folder)
