@@ -44,7 +44,8 @@ class NameExtractor:
     fingerprint = "names-of-tests/1"
 
     def extract(self, texts: Sequence[str]) -> list[list[Mention]]:
-        return [[self._mention(match) for match in re.finditer(r"\b[A-Z]\w+|\b\d+\b", text)] for text in texts]
+        names = re.compile(r"\b[A-Z]\w+|\b\d+\b")
+        return [[self._mention(match) for match in names.finditer(text)] for text in texts]
 
     @staticmethod
     def _mention(match: re.Match[str]) -> Mention:

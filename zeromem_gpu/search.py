@@ -128,7 +128,9 @@ class Searcher:
             batch, vectors=vectors[: len(texts)], vector_keys=missing, entity_vectors=vectors[len(texts) :]
         )
 
-    def _stack(self, index: MemoryIndex, names: Sequence[str], views: Sequence[BankView], config: Config) -> Stack:
+    def _stack(
+        self, index: MemoryIndex, names: Sequence[str], views: Sequence[BankView], config: Config
+    ) -> Stack:
         """The stacked views of some banks; the last few are kept while their banks are current."""
         # the banks themselves are the key: an id could be taken again by the bank of a newer version
         shape = (config.bm25_k1, config.bm25_b, config.chain_weight)

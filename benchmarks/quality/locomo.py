@@ -41,7 +41,8 @@ class Locomo:
             raise ValueError("the data set holds no traces")
         self._index = index
         names = self.bank.tolist()
-        self._profiles = searcher.profiles(index, [question.text for question in self.questions], names, config)
+        texts = [question.text for question in self.questions]
+        self._profiles = searcher.profiles(index, texts, names, config)
         self._ready = searcher.prepare(index, self._profiles, names, config)
         self.seconds = 0.0
 

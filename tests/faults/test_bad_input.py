@@ -68,7 +68,8 @@ def test_an_odd_text_is_kept_as_it_came(memory: Memory, text: str) -> None:
 @pytest.mark.parametrize("text", ["", "  ", "🎉", "?!"])
 def test_a_text_without_words_matches_nothing_lexical(text: str) -> None:
     config = Config(subject=0.0, activation_steps=0, entity_share=0.0, local_radius=0, window_share=0.0)
-    memory = small_memory(config.replace(neighbour_share=0.0, episode_share=0.0, prior_power=0.0, gamma=0.0))
+    config = config.replace(neighbour_share=0.0, episode_share=0.0, prior_power=0.0, gamma=0.0)
+    memory = small_memory(config)
     memory.add([Trace(id="odd", text=text, speaker="Ann", session="a"), *talk(bank="default")])
     found = memory.search("Ann", top_k=50)
     graph = {one.trace.id: one.graph_score for one in found}
@@ -94,10 +95,10 @@ def test_the_same_id_and_content_changes_nothing(memory: Memory) -> None:
 
 
 def test_the_same_id_with_new_content_is_an_update(memory: Memory) -> None:
-    report = memory.add(Trace(id="t0", bank="b", session="s", text="My zeppelin is in Oslo.", speaker="Ann"))
+    report = memory.add(Trace(id="t0", bank="b", session="s", text="A zeppelin is in Oslo.", speaker="Ann"))
     assert (report.added, report.updated) == (0, 1)
     found = memory.search("zeppelin Oslo", bank="b", top_k=50)
-    assert found[0].trace.text == "My zeppelin is in Oslo."
+    assert found[0].trace.text == "A zeppelin is in Oslo."
     assert found[0].trace.turn == 0
     assert [one.trace.id for one in found].count("t0") == 1
     assert len(found) == 12
@@ -138,8 +139,8 @@ def test_a_session_that_lost_its_first_trace_ranks_by_what_is_left() -> None:
 
 def test_a_replaced_speaker_is_forgotten() -> None:
     memory = small_memory()
-    memory.add([Trace(id="1", text="The party was loud.", speaker="Zork"), Trace(id="2", text="It rained.")])
-    memory.add(Trace(id="1", text="The party was loud."))
+    memory.add([Trace(id="1", text="It was loud.", speaker="Zork"), Trace(id="2", text="It rained.")])
+    memory.add(Trace(id="1", text="It was loud."))
     assert memory.search("what did Zork say in May 2024?").profile.validity is None
 
 
@@ -166,7 +167,9 @@ def test_speakers_that_share_a_word_are_both_named() -> None:
 def test_duplicate_ids_in_one_call_leave_the_last() -> None:
     memory = small_memory()
     report = memory.add([
-        Trace(id="x", text="first words"), Trace(id="x", text="first words"), Trace(id="x", text="last words"),
+        Trace(id="x", text="first words"),
+        Trace(id="x", text="first words"),
+        Trace(id="x", text="last words"),
     ])  # fmt: skip
     assert (report.added, report.updated, report.unchanged) == (1, 1, 1)
     assert [one.trace.text for one in memory.search("words")] == ["last words"]
@@ -399,7 +402,8 @@ def test_unusable_vectors_are_quarantined_and_found_by_words(value: float) -> No
     found = memory.search("Rome number 6", bank="b", top_k=50)
     assert {"t0", "t6"} <= {one.trace.id for one in found}
     assert all(np.isfinite(one.score) for one in found)
-    by_words = memory.search("number 6", bank="b", config=memory.config.replace(views="graph", graph_lexical=10.0))
+    config = memory.config.replace(views="graph", graph_lexical=10.0)
+    by_words = memory.search("number 6", bank="b", config=config)
     assert by_words[0].trace.id == "t6"
 
 
@@ -428,7 +432,7 @@ def test_an_encoder_that_fails_in_the_middle_stores_nothing() -> None:
 
     encoder.spoil, healthy = fail, encoder.spoil
     with pytest.raises(RuntimeError, match="out of luck"):
-        memory.add([Trace(id="new", bank="b", session="s", text="nothing"), Trace(id="t0", bank="b", text="x")])
+        memory.add([Trace(id="new", bank="b", text="nothing"), Trace(id="t0", bank="b", text="x")])
     encoder.spoil = healthy
     assert state(memory) == before
 

@@ -21,7 +21,7 @@ from zeromem_gpu.types import QueryProfile
 
 
 def session_order(memory: Memory, bank: str) -> list[int]:
-    """Arrival rows of the live units: sessions by first arrival, then turn, then first arrival of the id."""
+    """Arrival rows of the live units: by first arrival of the session, turn, first arrival of the id."""
     index = memory._index
     assert index is not None
     units, traces = (index.facts(index.banks[bank], name) for name in ("units", "traces"))

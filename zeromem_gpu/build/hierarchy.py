@@ -9,7 +9,6 @@ import numpy as np
 
 from zeromem_gpu.config import Config
 
-
 # shorter intervals are summed together, one member a step; longer ones (few) each by itself
 _SHORT = 64
 

@@ -14,14 +14,15 @@ import numpy as np
 
 from zeromem_gpu.build.arena import Span
 from zeromem_gpu.build.check import CheckedTrace, same_content
-from zeromem_gpu.build.facts import CAPTION_PART, SPEAKER_PART, Bank, MemoryIndex
+from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.spans import encode_spans, unit_text
+from zeromem_gpu.build.texts import TextFacts, WordRows, Words, read_texts
 from zeromem_gpu.config import Config
 from zeromem_gpu.encoders.protocol import Encoder, checked_encode
-from zeromem_gpu.text.entities import EntityExtractor, Mention, type_mask
+from zeromem_gpu.text.entities import EntityExtractor
 from zeromem_gpu.text.normalize import clean, entity_name
-from zeromem_gpu.text.sentences import split_sentences, split_units
-from zeromem_gpu.text.tokens import Analyzer, term_key, term_keys
+from zeromem_gpu.text.sentences import split_units
+from zeromem_gpu.text.tokens import Analyzer, term_key
 from zeromem_gpu.types import Trace
 
 
@@ -55,8 +56,6 @@ class _Unit:
     start: int
     end: int
     text: str
-    sentences: list[tuple[int, int]]
-    mentions: list[Mention] = field(default_factory=list)
 
 
 def ingest(
@@ -78,11 +77,11 @@ def ingest(
     report.timings["text_s"] = time.perf_counter() - begin
 
     begin = time.perf_counter()
-    _extract(units, tools.extractor, progress)
+    facts = read_texts((unit.text for unit in units), tools.extractor, tools.analyzer, progress)
     report.timings["ner_s"] = time.perf_counter() - begin
 
     begin = time.perf_counter()
-    vectors = _encode(units, tools.encoder, config, progress, report)
+    vectors = _encode(units, facts, tools.encoder, config, progress, report)
     report.timings["encode_s"] = time.perf_counter() - begin
 
     begin = time.perf_counter()
@@ -92,7 +91,7 @@ def ingest(
     banks = dict(index.banks)
     for name, mine in by_bank.items():
         bank = banks.get(name) or Bank(name, {})
-        grown = _append(index, bank, mine, vectors, tools.analyzer, config)
+        grown = _append(index, bank, mine, facts, vectors, tools.analyzer, config)
         banks[name] = _bury(index, grown, replaced.get(name, ()))
     grown_index = replace(index, banks=banks)
     report.timings["text_s"] += time.perf_counter() - begin
@@ -161,33 +160,23 @@ def _last_turn(index: MemoryIndex, bank: Bank | None, session: str) -> int:
 def _units(checked: CheckedTrace, config: Config) -> Iterable[_Unit]:
     seen = clean(checked.trace.text)
     for start, end in split_units(seen, config.unit_chars):
-        body = seen[start:end]
-        yield _Unit(checked.trace, checked.instant, start, end, body, split_sentences(body))
-
-
-def _extract(
-    units: list[_Unit], extractor: EntityExtractor, progress: Callable[[str, int, int], None] | None
-) -> None:
-    step = 1024
-    for first in range(0, len(units), step):
-        part = units[first : first + step]
-        for unit, mentions in zip(part, extractor.extract([unit.text for unit in part]), strict=True):
-            unit.mentions = mentions
-        if progress:
-            progress("entities", first + len(part), len(units))
+        yield _Unit(checked.trace, checked.instant, start, end, seen[start:end])
 
 
 def _encode(
     units: list[_Unit],
+    facts: dict[str, TextFacts],
     encoder: Encoder,
     config: Config,
     progress: Callable[[str, int, int], None] | None,
     report: Report,
 ) -> dict[str, np.ndarray]:
     """Text → vector for every unit, sentence and entity name; a blank text has a zero vector."""
-    names = (name for unit in units for name in _entity_names(unit, config))
+    names = (name for unit in units for name in _entity_names(unit, facts[unit.text], config))
     texts = dict.fromkeys(unit_text(unit.trace, unit.text, config) for unit in units)
-    texts |= dict.fromkeys(text for unit in units for text in _sentence_texts(unit, config))
+    texts |= dict.fromkeys(
+        text for unit in units for text in _sentence_texts(unit, facts[unit.text], config)
+    )
     texts |= dict.fromkeys(names)
     wanted = [text for text in texts if text]
     done = 0
@@ -209,15 +198,15 @@ def _encode(
     return table
 
 
-def _sentence_texts(unit: _Unit, config: Config) -> list[str]:
+def _sentence_texts(unit: _Unit, facts: TextFacts, config: Config) -> list[str]:
     """What the encoder reads of each sentence: its words, after the speaker's name."""
     speaker = f"{clean(unit.trace.speaker)}: " if config.encode_speaker and unit.trace.speaker else ""
-    return [speaker + " ".join(unit.text[start:end].split()) for start, end in unit.sentences]
+    return [speaker + " ".join(unit.text[start:end].split()) for start, end in facts.sentences]
 
 
-def _entity_names(unit: _Unit, config: Config) -> list[str]:
+def _entity_names(unit: _Unit, facts: TextFacts, config: Config) -> list[str]:
     """Every entity of a unit, speaker first, then the caller's, then what was found."""
-    kept = (mention.name for mention in unit.mentions if mention.label not in config.drop_labels)
+    kept = (mention.name for mention in facts.mentions if mention.label not in config.drop_labels)
     given = (entity_name(name) for name in unit.trace.entities)
     return [name for name in (speaker_name(unit.trace), *given, *kept) if name]
 
@@ -231,6 +220,7 @@ def _append(
     index: MemoryIndex,
     bank: Bank,
     units: list[_Unit],
+    facts: dict[str, TextFacts],
     vectors: dict[str, np.ndarray],
     analyzer: Analyzer,
     config: Config,
@@ -240,7 +230,8 @@ def _append(
     first = {table: bank.spans.get(table, Span()).length for table in index.arenas}
     new: dict[str, list[tuple[object, ...]]] = {table: [] for table in index.arenas}
     matrices: dict[str, list[np.ndarray]] = {"units": [], "sentences": [], "entities": []}
-    words = _Words()
+    words = WordRows()
+    spoken: dict[str | None, Words] = {}
 
     def entity_row(name: str) -> int:
         key = term_key(name)
@@ -253,7 +244,7 @@ def _append(
 
     trace_row = first["traces"] - 1
     for unit, previous in zip(units, [None, *units], strict=False):
-        trace = unit.trace
+        trace, read = unit.trace, facts[unit.text]
         if previous is None or previous.trace is not trace:
             trace_row += 1
             new["traces"].append((trace,))
@@ -266,21 +257,24 @@ def _append(
         new["units"].append((
             sessions[trace.session], trace.turn, np.nan if unit.instant is None else unit.instant,
             entity_row(speaker) if speaker else -1, trace_row, unit.start, unit.end,
-            type_mask(unit.text, unit.mentions),
+            read.types,
         ))  # fmt: skip
         matrices["units"].append(vectors[unit_text(trace, unit.text, config)])
         sentence0 = first["sentences"] + len(new["sentences"])
-        new["sentences"] += [(row, unit.start + start, unit.start + end) for start, end in unit.sentences]
-        matrices["sentences"] += [vectors[text] for text in _sentence_texts(unit, config)]
-        words.add(unit, row, sentence0, analyzer)
+        new["sentences"] += [(row, unit.start + start, unit.start + end) for start, end in read.sentences]
+        matrices["sentences"] += [vectors[text] for text in _sentence_texts(unit, read, config)]
+        for name in (trace.speaker, trace.caption):
+            if name not in spoken:
+                spoken[name] = Words.of(name or "", analyzer)
+        words.add(row, sentence0, spoken[trace.speaker], read.words, spoken[trace.caption])
         given = [entity_row(name) for name in map(entity_name, trace.entities) if name]
         found = [
             (entity_row(mention.name), mention.start)
-            for mention in unit.mentions
+            for mention in read.mentions
             if mention.label not in config.drop_labels and mention.name
         ]
         new["mentions"] += [(row, entity, 1) for entity in (*given, *(entity for entity, _ in found))]
-        for at, (start, end) in enumerate(unit.sentences):
+        for at, (start, end) in enumerate(read.sentences):
             inside = [entity for entity, place in found if start <= place < end]
             new["sentence_entities"] += [(sentence0 + at, entity) for entity in (*given, *inside)]
     columns = {table: _columns(index, table, rows, matrices.get(table)) for table, rows in new.items()}
@@ -310,53 +304,6 @@ def _columns(
         out[name] = column
         position += 1
     return out
-
-
-class _Words:
-    """Collects the word rows of a bank's new units."""
-
-    def __init__(self) -> None:
-        self._raw: list[np.ndarray] = []
-        self._stem: list[np.ndarray] = []
-        self._unit: list[np.ndarray] = []
-        self._sentence: list[np.ndarray] = []
-
-    def add(self, unit: _Unit, row: int, sentence0: int, analyzer: Analyzer) -> None:
-        """Add one unit: speaker, sentences, caption, a separator after each part."""
-        text = [
-            (analyzer.tokens(unit.text[a:b]), sentence0 + at) for at, (a, b) in enumerate(unit.sentences)
-        ]
-        caption = analyzer.tokens(unit.trace.caption or "")
-        if not caption and not any(tokens for tokens, _ in text):
-            # a unit without words of its own must not match by its speaker's name
-            return
-        self._part(analyzer.tokens(unit.trace.speaker or ""), SPEAKER_PART, row, analyzer, last=True)
-        for tokens, sentence in text:
-            self._part(tokens, sentence, row, analyzer, last=False)
-        self._part([], CAPTION_PART, row, analyzer, last=True)
-        self._part(caption, CAPTION_PART, row, analyzer, last=True)
-
-    def _part(self, tokens: list[str], sentence: int, row: int, analyzer: Analyzer, *, last: bool) -> None:
-        stems = analyzer.stems(tokens)
-        count = len(tokens) + last
-        raw, stem = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        raw[: len(tokens)] = term_keys(tokens)
-        stem[: len(tokens)] = [term_key(word) if word else 0 for word in stems]
-        self._raw.append(raw)
-        self._stem.append(stem)
-        self._unit.append(np.full(count, row, np.int32))
-        self._sentence.append(np.full(count, sentence, np.int32))
-
-    def columns(self) -> dict[str, np.ndarray]:
-        """The collected rows as the columns of the table."""
-        return {
-            "raw": _join(self._raw, np.int64), "stem": _join(self._stem, np.int64),
-            "unit": _join(self._unit, np.int32), "sentence": _join(self._sentence, np.int32),
-        }  # fmt: skip
-
-
-def _join(parts: list[np.ndarray], dtype: type) -> np.ndarray:
-    return np.concatenate(parts) if parts else np.empty(0, dtype)
 
 
 def _bury(index: MemoryIndex, bank: Bank, trace_rows: Sequence[int]) -> Bank:

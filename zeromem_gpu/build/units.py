@@ -112,7 +112,8 @@ def _session_order(units: dict[str, np.ndarray], bank: Bank) -> np.ndarray:
     trace, session = rank[units["trace"][alive]], units["session"][alive]
     earliest = np.full(int(session.max(initial=-1)) + 1, len(rows), np.int64)
     np.minimum.at(earliest, session, trace)
-    return alive[np.lexsort((trace, units["turn"][alive], earliest[session]))]
+    order: np.ndarray = alive[np.lexsort((trace, units["turn"][alive], earliest[session]))]
+    return order
 
 
 def _compact(session: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -81,7 +81,7 @@ def retrieve(
 
 
 def _within(config: Config, group: Group) -> Config:
-    """Lengths that fit the group: lists no longer than its tallest bank, views no shorter than the answer."""
+    """Lengths that fit the group: no list longer than its tallest bank, no view shorter than the answer."""
     tallest = max(int(group.axes["units"].starts.diff().max()), 1)
     top_k = min(config.top_k, tallest)
     return config.replace(top_k=top_k, candidates=min(max(config.candidates, top_k), tallest))

@@ -42,13 +42,18 @@ class Signals:
     @cached_property
     def sentence_cosine(self) -> Tensor:
         """cos(q, sentence) on the sentence axis."""
-        return similarities(self.group.stack.sentence_vectors, self.group.queries, self.group.axes["sentences"])
+        return similarities(
+            self.group.stack.sentence_vectors, self.group.queries, self.group.axes["sentences"]
+        )
 
     @cached_property
     def best_sentence(self) -> Tensor:
         """mm of each unit's most similar sentence (of cos(q, unit) where it has none)."""
         best = tile_spmax(
-            self.group.stack.sentences_of_unit, self.sentence_cosine, self.group.axes["sentences"], self.units
+            self.group.stack.sentences_of_unit,
+            self.sentence_cosine,
+            self.group.axes["sentences"],
+            self.units,
         )
         return min_max(torch.where(best.isinf(), self.cosine, best), self.units, self.visible)
 
