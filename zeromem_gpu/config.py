@@ -117,9 +117,9 @@ class Config:
 
     # -- evidence calibration (method.md 6) --
     calibrate: bool = _choice(True, "ablation: order the evidence by its fit to the profile")
-    calibrate_subject: float = _number(0.1, 0.0, 10.0, "open: subject consistency in that order")
-    calibrate_temporal: float = _number(0.1, 0.0, 10.0, "open: temporal validity in that order")
-    calibrate_type: float = _number(0.05, 0.0, 10.0, "open: answer type in that order")
+    calibrate_subject: float = _number(0.05, 0.0, 10.0, "open: subject consistency in that order")
+    calibrate_temporal: float = _number(0.05, 0.0, 10.0, "open: temporal validity in that order")
+    calibrate_type: float = _number(0.02, 0.0, 10.0, "open: answer type in that order")
 
     # -- running --
     batch_bytes: int = _number(1 << 30, 1 << 20, 1 << 50, "ours: working memory of one batch split")
