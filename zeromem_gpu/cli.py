@@ -1,4 +1,4 @@
-"""The command line: `zeromem-gpu index | search | info | vectors | eval | demo`. Wiring only."""
+"""The command line: index, search, ask, info, doctor, vectors, eval, compare, demo."""
 
 from __future__ import annotations
 
@@ -119,6 +119,68 @@ def search(
         screen.print(result_view(result, explain=explain))
     if explain and results[0].timings:
         screen.print(timings_line(results[0].timings, len(results)))
+
+
+@app.command()
+@guarded
+def ask(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Index folder.")],
+    questions: Annotated[list[str], typer.Argument(metavar="QUESTION", help="Asked as one batch.")],
+    reader: Annotated[str, typer.Option(help="extractive (no model) or openai.")] = "extractive",
+    model: Annotated[str | None, typer.Option(help="Model of the openai reader.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Server of the openai reader.")] = None,
+    bank: Annotated[str | None, typer.Option(help="The bank to ask.")] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Primary units.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Most units given to the reader.")] = None,
+    no_calibrate: Annotated[bool, typer.Option("--no-calibrate", help="Keep the reader's words.")] = False,
+    explain: Explain = False,
+    as_json: AsJson = False,
+    encoder: EncoderChoice = None,
+    vectors: Vectors = None,
+    device: Device = None,
+    cache: Cache = None,
+    no_cache: NoCache = False,
+) -> None:
+    """Answer questions from their evidence; the reader is the only step that may call a model."""
+    from zeromem_gpu import Memory
+    from zeromem_gpu.printing import answer_value, answer_view
+    from zeromem_gpu.reader import make_reader
+
+    options = {"model": model, "base_url": base_url}
+    chosen = make_reader(reader, **{name: value for name, value in options.items() if value is not None})
+    memory = Memory.open(
+        directory, encoder=encoder, device=device, vectors=vectors, cache_dir=cache_of(cache, no_cache)
+    )
+    answers = memory.ask(
+        list(questions), reader=chosen, calibrate=not no_calibrate,
+        bank=bank, top_k=top_k, limit=limit, explain=explain,
+    )  # fmt: skip
+    if as_json:
+        print_json([answer_value(answer) for answer in answers])
+        return
+    for answer in answers:
+        console().print(answer_view(answer, explain=explain))
+
+
+@app.command()
+@guarded
+def doctor(
+    directory: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Index folder.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what works here, and what repairs what does not; exit code 2 with a fault."""
+    from dataclasses import asdict
+
+    from zeromem_gpu.doctor import examine
+    from zeromem_gpu.printing import checks_view
+
+    checks = examine(directory)
+    if as_json:
+        print_json([asdict(check) for check in checks])
+    else:
+        console().print(checks_view(checks))
+    if any(check.fatal and not check.ok for check in checks):
+        raise typer.Exit(2)
 
 
 @app.command()

@@ -187,7 +187,7 @@ class Memory:
         return results[0] if one else results
 
     @overload
-    def ask(self, query: str, **options: Any) -> Answer: ...  # type: ignore[overload-overlap]
+    def ask(self, query: str, **options: Any) -> Answer: ...
     @overload
     def ask(self, query: Sequence[str], **options: Any) -> list[Answer]: ...
     def ask(

@@ -16,7 +16,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from zeromem_gpu import AddReport, Evidence, SearchResult
+    from zeromem_gpu import AddReport, Answer, Evidence, SearchResult
+    from zeromem_gpu.doctor import Check
 
 
 def safe(text: str) -> str:
@@ -202,3 +203,49 @@ def _short_time(value: datetime | str | None) -> str:
     except ValueError:
         return safe(str(value))
     return "" if value is None else value.strftime("%Y-%m-%d %H:%M")
+
+
+def answer_value(answer: Answer) -> dict[str, Any]:
+    """An answer as JSON values, with its changes, its token counts and the evidence."""
+    return {
+        **result_value(answer.result),
+        "answer": answer.text,
+        "reader": answer.reader,
+        "reader_answer": answer.reader_text,
+        "changes": [
+            {"rule": one.rule, "before": one.before, "after": one.after, "evidence": list(one.evidence)}
+            for one in answer.changes
+        ],
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+        "error": answer.error,
+    }
+
+
+def answer_view(answer: Answer, *, explain: bool) -> RenderableType:
+    """An answer under its question, what calibration changed, and its evidence."""
+    said = (
+        Text(safe(answer.text), style="bold green")
+        if answer.error is None
+        else Text(safe(answer.error), "red")
+    )
+    changes = [
+        Text(f"  {one.rule}: {safe(one.before)} → {safe(one.after)}  ({', '.join(one.evidence)})", "dim")
+        for one in answer.changes
+    ]
+    return Group(said, *changes, result_view(answer.result, explain=explain))
+
+
+def checks_view(checks: Sequence[Check]) -> RenderableType:
+    """The findings of `doctor` as a table."""
+    table = Table("", "", "", "what to do", box=None, pad_edge=False)
+    for check in checks:
+        mark = (
+            Text("ok", "green")
+            if check.ok
+            else Text("fault", "red")
+            if check.fatal
+            else Text("-", "yellow")
+        )
+        table.add_row(mark, Text(check.name), Text(safe(check.detail)), Text(check.remedy))
+    return table

@@ -19,7 +19,20 @@ from zeromem_gpu.types import Change, SearchResult
 # an answer longer than this is prose, whatever was asked
 _LONGEST = 400
 _SHORT_FORMS = frozenset(
-    ("date", "duration", "frequency", "count", "number", "age", "choice", "list", "person", "place", "title", "entity")
+    (
+        "date",
+        "duration",
+        "frequency",
+        "count",
+        "number",
+        "age",
+        "choice",
+        "list",
+        "person",
+        "place",
+        "title",
+        "entity",
+    )
 )
 _SCALARS = frozenset(("count", "number", "age"))
 _ITEMS = re.compile(r"\s*(?:,\s*(?:and|or)\s+|,|;|\band\b)\s*")
@@ -102,7 +115,7 @@ def _scalar(answer: str, pool: Pool) -> tuple[str, tuple[str, ...]]:
 
 
 def _prune(answer: str, pool: Pool) -> tuple[str, tuple[str, ...]]:
-    """Leave out the items of which the evidence has no word; their order stays, and so do two thirds of them."""
+    """Leave out items of which the evidence has no word, in order; two thirds of them must stay."""
     items = [item for item in _ITEMS.split(answer.rstrip(".")) if words(item)]
     kept = [item for item in items if not stem_set(item) or stem_set(item) & pool.stems]
     # where much is missing, it is the evidence that is short
@@ -121,9 +134,11 @@ def _date(answer: str, pool: Pool) -> tuple[str, tuple[str, ...]]:
     said = _said(pool)
     if said is not None:
         passage, moment = said
+        if moment.text in answer:
+            return moment.text, (passage.trace,)
         told = passage.told
         near = any(one.meets(moment) or (told is not None and one.first == told == one.last) for one in own)
-        if moment.relative and (near or not own) and moment.text not in answer:
+        if moment.relative and (near or not own):
             return moment.text, (passage.trace,)
     if len(own) == 1 and own[0].text != answer:
         return own[0].text, tuple(p.trace for p in pool.passages if p.told and _covers(own[0], p))[:3]

@@ -15,7 +15,8 @@ _ASIDE = re.compile(r"\s*\([^()]*\)\s*\.?\s*\Z")
 _ARTICLES = frozenset(("a", "an", "the"))
 # words that carry a restated question without saying anything of their own
 _CARRIERS = frozenset(
-    "he she it they we you i his her their its who which that there be been being have has had do does did".split()
+    "he she it they we you i his her their its who which that there "
+    "be been being have has had do does did".split()
 )
 
 

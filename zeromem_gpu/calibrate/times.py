@@ -190,7 +190,10 @@ def _period(match: re.Match[str], told: date | None) -> _Found:
     monday = told - timedelta(days=told.weekday())
     word = ("before", "of", "after")[shift + 1]
     if unit == "week":
-        spans = {-1: (told - timedelta(days=13), told - timedelta(days=1)), 0: (monday, monday + timedelta(days=6))}
+        spans = {
+            -1: (told - timedelta(days=13), told - timedelta(days=1)),
+            0: (monday, monday + timedelta(days=6)),
+        }
         first, last = spans.get(shift, (told + timedelta(days=1), told + timedelta(days=13)))
         return first, last, f"the week {word} {say_day(told)}", 7, True
     saturday = monday + timedelta(days=5)
@@ -198,7 +201,13 @@ def _period(match: re.Match[str], told: date | None) -> _Found:
         saturday -= timedelta(days=7)
     if shift > 0:
         saturday += timedelta(days=7 if told.weekday() >= 5 else 0)
-    return saturday - timedelta(days=1), saturday + timedelta(days=1), f"the weekend {word} {say_day(told)}", 3, True
+    return (
+        saturday - timedelta(days=1),
+        saturday + timedelta(days=1),
+        f"the weekend {word} {say_day(told)}",
+        3,
+        True,
+    )
 
 
 def _ago(match: re.Match[str], told: date | None) -> _Found:
@@ -229,7 +238,9 @@ def _vague(counted: str, unit: str, sign: int, side: str, told: date) -> _Found:
     """A few of a unit: kept in words, from two to nine of them."""
     length = {"day": 1, "night": 1, "week": 7, "weekend": 7, "month": 30, "year": 365}[unit]
     ends = sorted((told + timedelta(days=sign * 2 * length), told + timedelta(days=sign * 9 * length)))
-    anchor = {"month": f"{_MONTHS[told.month - 1]} {told.year}", "year": str(told.year)}.get(unit, say_day(told))
+    anchor = {"month": f"{_MONTHS[told.month - 1]} {told.year}", "year": str(told.year)}.get(
+        unit, say_day(told)
+    )
     return ends[0], ends[1], f"{counted} {unit}s {side} {anchor}", 7 * length, True
 
 

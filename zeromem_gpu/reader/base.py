@@ -38,7 +38,7 @@ class CallableReader:
     """A function from prompt to answer as a reader. What it raises becomes that question's error."""
 
     def __init__(self, function: Callable[[str], str], name: str | None = None) -> None:
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
         self._function = function
 
     def read(self, results: Sequence[SearchResult]) -> list[ReaderReply]:

@@ -113,7 +113,7 @@ def _client(base_url: str | None, timeout: float, retries: int) -> tuple[Any, st
 def _reply(completion: Any) -> ReaderReply:
     """What a completion says; a server may answer with any JSON, so nothing is taken for granted."""
     usage = getattr(completion, "usage", None)
-    tokens = [_count(usage, name) for name in ("prompt_tokens", "completion_tokens")]
+    tokens = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
     choices = getattr(completion, "choices", None)
     if not isinstance(choices, list) or not choices:
         return ReaderReply("", *tokens, error="the server's answer holds no choice")
