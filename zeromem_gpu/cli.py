@@ -232,28 +232,37 @@ def demo(
     """Index an invented conversation and ask it a handful of questions; needs no network and no data."""
     from zeromem_gpu import Memory
     from zeromem_gpu.evaluate.demo import load_demo
-    from zeromem_gpu.printing import added_view, progress_bars, result_value, result_view, timings_line
+    from zeromem_gpu.printing import (
+        added_view,
+        answer_line,
+        answer_value,
+        progress_bars,
+        result_view,
+        timings_line,
+    )
 
     traces, questions = load_demo()
     memory = Memory(encoder=encoder, device=device, cache_dir=cache_of(cache, no_cache))
     with progress_bars() as update:
         report = memory.add(traces, progress=update)
     banks = [question.bank for question in questions]
-    results = memory.search([question.text for question in questions], bank=banks, explain=True)
+    answers = memory.ask([question.text for question in questions], bank=banks, limit=10, explain=True)
     if as_json:
-        print_json([result_value(result) for result in results])
+        print_json([answer_value(answer) for answer in answers])
         return
     screen = console()
-    some = whole = 0
-    for question, result in zip(questions, results, strict=True):
+    some = turns = 0
+    for question, answer in zip(questions, answers, strict=True):
+        result = answer.result
         hits = {one.trace.id for one in result}.intersection(question.expected)
-        some, whole = some + bool(hits), whole + (len(hits) == len(question.expected))
+        some, turns = some + bool(hits), turns + len(hits)
         view = result_view(result, explain=True, expected=question.expected, answer=question.answer)
-        screen.print(view)
+        screen.print(view, answer_line(answer), "", sep="\n")
     screen.print(added_view(report))
-    screen.print(timings_line(results[0].timings or {}, len(results)))
-    text = f"{some} of {len(questions)} questions found evidence of their answer, {whole} all of it"
-    screen.print(f"{text}; 0 LLM tokens", style="bold")
+    screen.print(timings_line(answers[0].result.timings or {}, len(answers)))
+    expected = sum(len(question.expected) for question in questions)
+    text = f"{turns} of {expected} expected evidence turns found, some for {some} of {len(questions)} questions"
+    screen.print(f"{text}; answers by the extractive reader; 0 LLM tokens", style="bold")
 
 
 def _make_folder(folder: Path) -> None:

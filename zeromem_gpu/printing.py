@@ -222,13 +222,16 @@ def answer_value(answer: Answer) -> dict[str, Any]:
     }
 
 
+def answer_line(answer: Answer) -> Text:
+    """What was answered, or why nothing was."""
+    if answer.error is not None:
+        return Text(safe(answer.error), style="red")
+    return Text.assemble("  answered: ", (safe(answer.text) or "nothing", "bold green"))
+
+
 def answer_view(answer: Answer, *, explain: bool) -> RenderableType:
     """An answer under its question, what calibration changed, and its evidence."""
-    said = (
-        Text(safe(answer.text), style="bold green")
-        if answer.error is None
-        else Text(safe(answer.error), "red")
-    )
+    said = answer_line(answer)
     changes = [
         Text(f"  {one.rule}: {safe(one.before)} → {safe(one.after)}  ({', '.join(one.evidence)})", "dim")
         for one in answer.changes
@@ -240,12 +243,6 @@ def checks_view(checks: Sequence[Check]) -> RenderableType:
     """The findings of `doctor` as a table."""
     table = Table("", "", "", "what to do", box=None, pad_edge=False)
     for check in checks:
-        mark = (
-            Text("ok", "green")
-            if check.ok
-            else Text("fault", "red")
-            if check.fatal
-            else Text("-", "yellow")
-        )
-        table.add_row(mark, Text(check.name), Text(safe(check.detail)), Text(check.remedy))
+        word, colour = ("ok", "green") if check.ok else ("fault", "red") if check.fatal else ("-", "yellow")
+        table.add_row(Text(word, colour), Text(check.name), Text(safe(check.detail)), Text(check.remedy))
     return table
