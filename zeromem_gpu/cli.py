@@ -261,7 +261,7 @@ def demo(
     screen.print(added_view(report))
     screen.print(timings_line(answers[0].result.timings or {}, len(answers)))
     expected = sum(len(question.expected) for question in questions)
-    text = f"{turns} of {expected} expected evidence turns found, some for {some} of {len(questions)} questions"
+    text = f"{turns} of {expected} expected evidence turns, some for {some} of {len(questions)} questions"
     screen.print(f"{text}; answers by the extractive reader; 0 LLM tokens", style="bold")
 
 
