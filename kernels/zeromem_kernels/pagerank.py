@@ -85,7 +85,7 @@ def personalized_pagerank(
         g, eps = _f32(gamma), _f32(tolerance)
         if solver == "sor":
             run_tiles(cpu.sor, axis.tiles, *head, graph.colour_ptr, graph.colour_rows, axis.starts, reset, mask,
-                      g, _f32(_omega(gamma)), eps, _UNCHECKED_SWEEPS, _MOST_SWEEPS, x, sweeps, residuals)  # fmt: skip
+                      g, _f32(_omega(gamma)), eps, _UNCHECKED_SWEEPS, _most_sweeps(gamma, solver), x, sweeps, residuals)  # fmt: skip
         else:
             run_tiles(cpu.power_iteration, axis.tiles, *head, axis.starts, reset, mask,
                       g, eps, _most_sweeps(gamma, solver), x, sweeps, residuals)  # fmt: skip
@@ -106,10 +106,9 @@ def _omega(gamma: float) -> float:
 
 
 def _most_sweeps(gamma: float, solver: str) -> int:
-    """Where to stop at the latest; power iteration gains only a factor γ each sweep."""
-    if solver == "sor" or gamma == 0.0:
-        return _MOST_SWEEPS
-    return max(_MOST_SWEEPS, math.ceil(math.log(1e-9) / math.log(gamma)))
+    """Where to stop at the latest: a sweep gains γ by power iteration, about √(ω−1) at worst by SOR."""
+    rate = gamma if solver == "power" else math.sqrt(_omega(gamma) - 1.0)
+    return max(_MOST_SWEEPS, math.ceil(math.log(1e-9) / math.log(rate))) if rate > 0 else _MOST_SWEEPS
 
 
 def _torch_form(
