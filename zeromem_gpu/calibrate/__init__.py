@@ -1,4 +1,4 @@
-"""Answer calibration: answers whose form can be checked, against the evidence they came from."""
+"""Answer calibration (method.md 6): checkable answers are held against the evidence, open ones stay."""
 
 from zeromem_gpu.calibrate.answer import calibrate_answer
 
