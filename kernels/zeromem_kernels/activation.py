@@ -10,9 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from zeromem_kernels.checks import expect, expect_number
 from zeromem_kernels.scale import tile_reduce
 from zeromem_kernels.spmm import tile_spmm
-from zeromem_kernels.tiles import Axis, Csr
+from zeromem_kernels.tiles import Axis, Csr, on_triton, slice_table
 
 _ROUNDING = 1e-5
 
@@ -36,8 +37,9 @@ def sentence_gate(similarity: Tensor, axis: Axis, hidden: Tensor | None, floor: 
 
 
 def propagate(
-    eta: Tensor,
-    gate: Tensor,
+    seeds: Tensor,
+    similarity: Tensor,
+    hidden: Tensor | None,
     incidence: Csr,
     transposed: Csr,
     sentences: Axis,
@@ -45,26 +47,54 @@ def propagate(
     *,
     steps: int,
     floor: float,
+    sentence_floor: float,
     exclude_self: bool,
 ) -> Tensor:
     """Σ_t η_t over `steps` propagation steps, the seeds included.
 
     Args:
-        eta: the seeds η₀, float32 [entity rows, width].
-        gate: S from `sentence_gate`, float32 [sentence rows, width].
+        seeds: η₀, float32 [entity rows, width], not negative.
+        similarity: cos(q, z), float32 [sentence rows, width].
+        hidden: bool [sentence rows, width] of sentences that pass nothing on, or None.
         incidence: M, rows sentences, indices entities, weights 1.
         transposed: Mᵀ, rows entities, indices sentences.
         sentences: the sentence axis.
         entities: the entity axis.
         steps: how many times to propagate.
         floor: entities below this share of the best are not active; 0 keeps all (the literal form).
+        sentence_floor: the same for sentences.
         exclude_self: leave e = e' out of the sum.
 
     Returns:
         float32 [entity rows, width]; zero where the seeds are zero.
+
+    Raises:
+        InvalidTensor: an argument of another dtype, shape, device or range.
     """
+    device, width = entities.ptr.device, entities.tiles.width
+    expect("seeds", seeds, torch.float32, (entities.rows, width), device)
+    expect("similarity", similarity, torch.float32, (sentences.rows, width), device)
+    if hidden is not None:
+        expect("hidden", hidden, torch.bool, (sentences.rows, width), device)
+    expect_number("steps", steps, 0, 1000)
+    expect_number("floor", floor, 0.0, 1.0)
+    expect_number("sentence_floor", sentence_floor, 0.0, 1.0)
+    if on_triton(seeds):
+        from zeromem_kernels.gpu import activation
+
+        gate = (
+            sentence_gate(similarity, sentences, hidden, sentence_floor) if exclude_self and steps else None
+        )
+        return activation.propagate(
+            seeds, similarity, hidden,
+            incidence.slices or slice_table(incidence, sentences.ptr, entities.ptr),
+            transposed.slices or slice_table(transposed, entities.ptr, sentences.ptr),
+            sentences, entities,
+            steps=steps, floor=floor, sentence_floor=sentence_floor, gate=gate, rounding=_ROUNDING,
+        )  # fmt: skip
+    gate = sentence_gate(similarity, sentences, hidden, sentence_floor)
     own = tile_spmm(transposed, gate, sentences, entities) if exclude_self and steps else None
-    total = eta = _prune(eta, entities, floor)
+    total = eta = _prune(seeds, entities, floor)
     for _ in range(steps):
         spread = gate * tile_spmm(incidence, eta, entities, sentences)
         following = tile_spmm(transposed, spread, sentences, entities)

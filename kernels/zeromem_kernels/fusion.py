@@ -9,8 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from zeromem_kernels.scale import has_spread
-from zeromem_kernels.tiles import Axis, compiled, run_tiles
+from zeromem_kernels.checks import expect, expect_number
+from zeromem_kernels.scale import EQUAL, has_spread
+from zeromem_kernels.tiles import Axis, compiled, on_triton, run_tiles
 from zeromem_kernels.topk import TopK, ordered_topk
 
 
@@ -26,7 +27,20 @@ def fuse(graph: TopK, hierarchy: TopK, weight: Tensor, axis: Axis, k: int) -> To
 
     Returns:
         Fused scores and rows; −1 where the union holds fewer than k.
+
+    Raises:
+        InvalidTensor: an argument of another dtype, shape, device or range.
     """
+    tiles, width = len(axis.tiles), axis.tiles.width
+    expect("weight", weight, torch.float32, (tiles, width), axis.ptr.device)
+    for name, view in (("graph", graph), ("hierarchy", hierarchy)):
+        expect(f"{name}.rows", view.rows, torch.int32, (tiles, None, width), axis.ptr.device)
+        expect(f"{name}.scores", view.scores, torch.float32, view.rows.shape, axis.ptr.device)
+    expect_number("k", k, 0, 1 << 24)
+    if on_triton(weight):
+        from zeromem_kernels.gpu import select
+
+        return TopK(*select.fuse(graph, hierarchy, weight, k, EQUAL))
     if cpu := compiled(weight):
         scores = torch.empty((len(axis.tiles), k, weight.shape[1]))
         rows = torch.empty(scores.shape, dtype=torch.int32)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import torch
 from torch import Tensor
 
+from zeromem_kernels.checks import expect, expect_number
 from zeromem_kernels.scale import tile_reduce
-from zeromem_kernels.tiles import Axis
+from zeromem_kernels.tiles import Axis, on_triton
 
 
 def reset_vector(
@@ -24,16 +27,36 @@ def reset_vector(
 
     Returns:
         float32 [node rows, width], columns of sum 1 (0 where both parts are 0).
+
+    Raises:
+        InvalidTensor: an argument of another dtype, shape, device or range.
     """
-    eta_sum, prior_sum = tile_reduce(eta, entities, "sum"), tile_reduce(prior, units, "sum")
+    device, width = nodes.ptr.device, nodes.tiles.width
+    expect("eta", eta, torch.float32, (entities.rows, width), device)
+    expect("prior", prior, torch.float32, (units.rows, width), device)
+    expect_number("entity_share", entity_share, 0.0, 1.0)
+    gpu = _triton() if on_triton(eta) else None
+    if gpu:
+        eta_sum, prior_sum = gpu.sums(eta, entities), gpu.sums(prior, units)
+    else:
+        eta_sum, prior_sum = tile_reduce(eta, entities, "sum"), tile_reduce(prior, units, "sum")
     beta = torch.where(prior_sum > 0, entity_share, 1.0)
     beta = torch.where(eta_sum > 0, beta, 0.0)
     eta_scale = torch.where(eta_sum > 0, beta / eta_sum, 0.0)
     prior_scale = torch.where(prior_sum > 0, (1.0 - beta) / prior_sum, 0.0)
+    if gpu:
+        built: Tensor = gpu.build(eta, prior, eta_scale, prior_scale, entities, units, nodes)
+        return built
     reset = nodes.empty()
     unit_node, entity_node = node_rows(units, entities, nodes)
     reset[unit_node] = prior * prior_scale[units.tile_of_row]
     reset[entity_node] = eta * eta_scale[entities.tile_of_row]
+    return reset
+
+
+def _triton() -> ModuleType:
+    from zeromem_kernels.gpu import reset
+
     return reset
 
 

@@ -12,28 +12,43 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from itertools import pairwise
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from zeromem_kernels.errors import NoDevice
+from zeromem_kernels.slices import Slices, build_slices
 
 
 class Csr(NamedTuple):
     """Stacked ragged rows: row i of the stack holds `indices[indptr[i]:indptr[i+1]]`.
 
     `indptr` is int64 [rows + 1] over the whole stack, `indices` int32 with ids local to the bank,
-    `weights` float32 beside them.
+    `weights` float32 beside them. `slices` is the same table for the Triton forms, which make it anew in
+    every call where it is None.
     """
 
     indptr: Tensor
     indices: Tensor
     weights: Tensor
+    slices: Slices | None = None
+
+
+def slice_table(csr: Csr, ptr: Tensor, source_ptr: Tensor) -> Slices:
+    """The slices of a table, for `Csr.slices`.
+
+    `ptr` and `source_ptr`, int64 [banks + 1], bound its rows and what its ids refer to.
+    """
+    return build_slices(csr.indptr, csr.indices, csr.weights, ptr, source_ptr)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +85,24 @@ class Axis:
     starts: Tensor
 
     @cached_property
+    def host_starts(self) -> np.ndarray:
+        """`starts` on the host: read from the device once."""
+        return self.starts.cpu().numpy()
+
+    @cached_property
+    def host_ptr(self) -> np.ndarray:
+        """`ptr` on the host."""
+        return self.ptr.cpu().numpy()
+
+    @cached_property
     def rows(self) -> int:
         """Rows of a matrix on this axis."""
-        return int(self.starts[-1])
+        return int(self.host_starts[-1])
+
+    @cached_property
+    def tallest(self) -> int:
+        """Rows of the tallest tile, 0 without tiles."""
+        return int(np.diff(self.host_starts).max(initial=0))
 
     @cached_property
     def tile_of_row(self) -> Tensor:
@@ -118,22 +148,54 @@ def _compiled() -> ModuleType | None:
     return cpu
 
 
-_torch_only: ContextVar[bool] = ContextVar("torch_only", default=False)
+_form: ContextVar[str] = ContextVar("form", default="")
 
 
 @contextmanager
-def torch_forms() -> Iterator[None]:
-    """Within this block, in this thread or task, every operation takes its torch form."""
-    token = _torch_only.set(True)
+def _forms(name: str) -> Iterator[None]:
+    token = _form.set(name)
     try:
         yield
     finally:
-        _torch_only.reset(token)
+        _form.reset(token)
+
+
+def torch_forms() -> AbstractContextManager[None]:
+    """Within this block, in this thread or task, every operation takes its torch form."""
+    return _forms("torch")
+
+
+def triton_forms() -> AbstractContextManager[None]:
+    """Within this block every operation that has one takes its Triton form, whatever the device.
+
+    For tests: without a GPU that needs Triton's interpreter, which is no way to compute anything.
+    """
+    return _forms("triton")
 
 
 def compiled(tensor: Tensor) -> ModuleType | None:
     """The module of compiled CPU forms when it can serve `tensor`, else None: the torch form serves."""
-    return _compiled() if tensor.device.type == "cpu" and not _torch_only.get() else None
+    return _compiled() if tensor.device.type == "cpu" and not _form.get() else None
+
+
+def on_triton(tensor: Tensor) -> bool:
+    """Whether the Triton form serves: for CUDA tensors. Raises `NoDevice` where it cannot run there."""
+    if _form.get():
+        return _form.get() == "triton"
+    return tensor.is_cuda and _fit_for_triton(tensor.device.index or 0)
+
+
+@lru_cache
+def _fit_for_triton(index: int) -> bool:
+    if find_spec("triton") is None:
+        raise NoDevice("CUDA tensors need triton: pip install 'zeromem-gpu[cuda]', or device='cpu'")
+    major, minor = torch.cuda.get_device_capability(index)
+    if major < 8:
+        name = torch.cuda.get_device_name(index)
+        raise NoDevice(
+            f"{name} has compute capability {major}.{minor}; the kernels need 8.0: use device='cpu'"
+        )
+    return True
 
 
 @lru_cache(maxsize=1)

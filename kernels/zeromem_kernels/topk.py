@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from zeromem_kernels.tiles import Axis, compiled, run_tiles
+from zeromem_kernels.checks import expect, expect_number
+from zeromem_kernels.tiles import Axis, compiled, on_triton, run_tiles
 
 
 class TopK(NamedTuple):
@@ -21,13 +22,22 @@ def ordered_topk(x: Tensor, axis: Axis, k: int) -> TopK:
     """The k best rows of each tile and column.
 
     Args:
-        x: float32 [rows, width]; −inf marks rows that may not be returned. NaN is not allowed.
+        x: float32 [rows, width]; −inf and NaN mark rows that may not be returned.
         axis: the axis of x.
         k: at least 0; more than a tile's rows is allowed and leaves −1.
 
     Returns:
         Scores and rows, ties in row order.
+
+    Raises:
+        InvalidTensor: an argument of another dtype, shape, device or range.
     """
+    expect("x", x, torch.float32, (axis.rows, axis.tiles.width), axis.ptr.device)
+    expect_number("k", k, 0, 1 << 24)
+    if on_triton(x):
+        from zeromem_kernels.gpu import select
+
+        return TopK(*select.ordered_topk(x, axis, k))
     scores = torch.empty((len(axis.tiles), k, x.shape[1]), device=x.device)
     rows = torch.empty(scores.shape, dtype=torch.int32, device=x.device)
     if cpu := compiled(x):
@@ -36,7 +46,7 @@ def ordered_topk(x: Tensor, axis: Axis, k: int) -> TopK:
     tallest = int(axis.starts.diff().max()) if len(axis.tiles) else 0
     padded = torch.full((len(axis.tiles), max(tallest, k), x.shape[1]), -torch.inf, device=x.device)
     local = torch.arange(axis.rows, device=x.device) - axis.starts[axis.tile_of_row]
-    padded[axis.tile_of_row, local] = x
+    padded[axis.tile_of_row, local] = torch.where(x.isnan(), -torch.inf, x)
     # a stable descending sort keeps equal scores in row order, which torch.topk does not promise
     values, order = torch.sort(padded, dim=1, descending=True, stable=True)
     scores.copy_(values[:, :k])

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from zeromem_kernels.tiles import Axis, Csr, Tiles, torch_forms
+from zeromem_kernels.tiles import Axis, Csr, Tiles, torch_forms, triton_forms
 
 SIZES = (7, 0, 63, 1, 257, 100)
 # name -> (the bank of each tile, width)
@@ -108,6 +108,16 @@ def both(call: Callable[[], Any]) -> tuple[Any, Any]:
         with torch_forms():
             plain = call()
         return plain, call()
+
+
+def interpreted(call: Callable[[], Any]) -> Any:
+    """The result of the Triton form in Triton's interpreter, over outputs that start as garbage."""
+    with (
+        mock.patch.object(torch, "empty", _garbage(torch.empty)),
+        mock.patch.object(torch, "empty_like", _garbage(torch.empty_like)),
+        triton_forms(),
+    ):
+        return call()
 
 
 def float64(x: Tensor) -> np.ndarray:

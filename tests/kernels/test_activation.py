@@ -66,8 +66,8 @@ def test_propagate(tiling: str, steps: int, floor: float, exclude_self: bool) ->
     similarity = torch.from_numpy(rng.random((sentences.rows, tiles.width)).astype(np.float32))
     plain, fast = both(
         lambda: propagate(
-            eta, similarity, incidence, stacked(tables), sentences, entities,
-            steps=steps, floor=floor, exclude_self=exclude_self,
+            eta, similarity, None, incidence, stacked(tables), sentences, entities,
+            steps=steps, floor=floor, sentence_floor=0.0, exclude_self=exclude_self,
         )
     )  # fmt: skip
     doubtful = 0
@@ -106,7 +106,17 @@ def test_an_entity_that_met_only_itself_gets_nothing_back() -> None:
     eta = torch.full((2, 5), 0.7)
     for found in both(
         lambda: propagate(
-            eta, gate, incidence, transposed, sentences, entities, steps=3, floor=0.0, exclude_self=True
+            eta,
+            gate,
+            None,
+            incidence,
+            transposed,
+            sentences,
+            entities,
+            steps=3,
+            floor=0.0,
+            sentence_floor=0.0,
+            exclude_self=True,
         )
     ):
         assert torch.equal(found, eta)

@@ -6,7 +6,7 @@ A stack of one bank copies nothing on the CPU; vectors are never copied, whateve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,8 +17,8 @@ from zeromem_gpu.build.ragged import Rows as Table
 from zeromem_gpu.build.ragged import from_ranges, pointer
 from zeromem_gpu.build.views import BankView
 from zeromem_kernels.lexical import Stream
-from zeromem_kernels.pagerank import Graph
-from zeromem_kernels.tiles import Csr
+from zeromem_kernels.pagerank import Graph, slice_graph
+from zeromem_kernels.tiles import Csr, slice_table
 
 LEVELS = ("units", "spans", "windows", "episodes")
 
@@ -118,7 +118,7 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
         "stream": boundaries(lambda view: len(view.stream.words)),
     }
     sizes = np.concatenate([view.graph.colour_sizes for view in views])
-    return Stack(
+    stack = Stack(
         device=device,
         ptr=ptr,
         unit_vectors=[_tensor(view.rows.vectors, device) for view in views],
@@ -148,6 +148,7 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
             flat(lambda view: view.graph.degree),
             flat(lambda view: view.graph.colours),
             _tensor(pointer(sizes), device),
+            sound=True,
         ),
         stream=Stream(
             flat(lambda view: view.stream.words),
@@ -156,6 +157,21 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
             ptr["words"],
             csr(lambda view: view.stream.places),
         ),
+    )
+    return stack if device.type != "cuda" else _sliced(stack)
+
+
+def _sliced(stack: Stack) -> Stack:
+    """The tables that the Triton forms gather from, as slices too."""
+    sentences, entities, nodes = (stack.ptr[name] for name in ("sentences", "entities", "nodes"))
+    forward = slice_table(stack.incidence, sentences, entities)
+    backward = slice_table(stack.incidence_transposed, entities, sentences)
+    weights = stack.graph.weights._replace(slices=slice_graph(stack.graph, nodes))
+    return replace(
+        stack,
+        incidence=stack.incidence._replace(slices=forward),
+        incidence_transposed=stack.incidence_transposed._replace(slices=backward),
+        graph=stack.graph._replace(weights=weights),
     )
 
 

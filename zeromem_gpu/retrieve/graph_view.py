@@ -10,7 +10,7 @@ from torch import Tensor
 
 from zeromem_gpu.retrieve.groups import Group
 from zeromem_gpu.retrieve.signals import Signals
-from zeromem_kernels.activation import propagate, sentence_gate
+from zeromem_kernels.activation import propagate
 from zeromem_kernels.lexical import lookup, slot_banks
 from zeromem_kernels.pagerank import PageRank, personalized_pagerank
 from zeromem_kernels.reset import node_rows, reset_vector
@@ -35,16 +35,12 @@ def graph_view(signals: Signals) -> GraphView:
     eta = align(group, config.align_floor)
     aligned = tile_reduce(eta, axes["entities"], "amax") > 0
     literal = config.activation == "literal"
-    gate = sentence_gate(
-        signals.sentence_cosine,
-        axes["sentences"],
-        _hidden_sentences(signals),
-        0.0 if literal else config.sentence_floor,
-    )
     eta = propagate(
-        eta, gate, stack.incidence, stack.incidence_transposed, axes["sentences"], axes["entities"],
+        eta, signals.sentence_cosine, _hidden_sentences(signals),
+        stack.incidence, stack.incidence_transposed, axes["sentences"], axes["entities"],
         steps=config.activation_steps,
         floor=0.0 if literal else config.activation_floor,
+        sentence_floor=0.0 if literal else config.sentence_floor,
         exclude_self=config.exclude_self,
     )  # fmt: skip
     dense = signals.dense

@@ -114,7 +114,7 @@ def _top(x, begin, end, column, scores, rows):
         return 0
     for i in range(begin, end):
         value = x[i, column]
-        if value == -np.inf:
+        if not value > -np.inf:  # NaN too
             continue
         if count < k:
             # rows come in ascending order, so sifting up needs the score alone

@@ -1,0 +1,93 @@
+"""How kernels are launched: over (tile, part) pairs, a wave of tiles at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import triton
+from torch import Tensor
+
+from zeromem_kernels.errors import InvalidTensor, NoDevice
+from zeromem_kernels.tiles import Axis
+
+# share of the L2 that a wave's gathered matrix may fill; the rest holds what streams past it
+_L2_SHARE = 0.75
+# where there is no device to ask (the interpreter): that of an RTX 4090
+_L2_BYTES = 72 << 20
+_MOST_ELEMENTS = 1 << 31
+
+
+class Wave(NamedTuple):
+    """Tiles `first … first + size` that are computed together."""
+
+    first: int
+    size: int
+
+
+def waves(starts: np.ndarray, bytes_a_row: int, device: torch.device) -> Iterator[Wave]:
+    """Cut tiles with rows `starts[t] … starts[t+1]` into waves that fit the L2; one that alone does not is a wave.
+
+    A sweep gathers rows at random, so a wave that stays in the L2 is worth several times the bandwidth of
+    the memory behind it. Which tiles run together changes no result.
+    """
+    room = int(_L2_SHARE * _l2_bytes(device)) // max(bytes_a_row, 1)
+    first = 0
+    while first < len(starts) - 1:
+        last = max(int(np.searchsorted(starts, starts[first] + room, "right")) - 1, first + 1)
+        yield Wave(first, last - first)
+        first = last
+
+
+def _l2_bytes(device: torch.device) -> int:
+    if device.type != "cuda":
+        return _L2_BYTES
+    return int(torch.cuda.get_device_properties(device).L2_cache_size)
+
+
+def launch(kernel: Any, programs: int, *args: Any, **meta: Any) -> None:
+    """Launch a kernel over `programs` programs; none are no launch.
+
+    Raises `NoDevice` where neither a GPU driver nor the interpreter is there to run it.
+    """
+    if programs <= 0:
+        return
+    try:
+        kernel[(programs,)](*args, **meta)
+    except RuntimeError as error:
+        if "active drivers" not in str(error):
+            raise
+        raise NoDevice("Triton found no GPU driver: the Triton forms run on CUDA tensors only") from error
+
+
+def block(width: int) -> int:
+    """The power of two that holds `width` columns."""
+    return int(triton.next_power_of_2(max(width, 1)))
+
+
+def warps(elements: int, size: int) -> int:
+    """Warps for a block so that a thread moves 16 bytes at once: 1 to 8."""
+    return int(min(max(triton.next_power_of_2(max(elements * size // 512, 1)), 1), 8))
+
+
+def check_size(axis: Axis) -> None:
+    """A tile's offsets are 32-bit: more than 2³¹ elements in one is an `InvalidTensor`."""
+    if axis.tallest * axis.tiles.width >= _MOST_ELEMENTS:
+        raise InvalidTensor(
+            "axis", f"a tile of {axis.tallest} rows and {axis.tiles.width} columns",
+            "fewer than 2^31 elements in a tile: choose narrower tiles",
+        )  # fmt: skip
+
+
+def boundaries(sizes: Tensor, device: torch.device) -> Tensor:
+    """int64 [n + 1] boundaries from int64 sizes on the host."""
+    starts = torch.zeros(len(sizes) + 1, dtype=torch.int64)
+    torch.cumsum(sizes, 0, out=starts[1:])
+    return starts.to(device)
+
+
+def as_bytes(mask: Tensor) -> Tensor:
+    """A bool matrix as the bytes that a kernel loads."""
+    return mask.view(torch.uint8)
