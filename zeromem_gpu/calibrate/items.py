@@ -34,11 +34,14 @@ def once(answer: str, pool: Pool) -> Outcome:
 
 
 def prune(answer: str, pool: Pool) -> Outcome:
-    """Leave out items of which the evidence has no word, in order; two thirds of them must stay."""
+    """Leave out items of which the evidence has no word, in order.
+
+    Where more than a third would go, or one that stays is there in part, the evidence is short.
+    """
     items = split_items(answer)
     kept = [item for item in items if not stem_set(item) or stem_set(item) & pool.stems]
-    # where much is missing, it is the evidence that is short
-    return _kept(answer, items, kept, pool) if 3 * len(kept) >= 2 * len(items) else (answer, ())
+    short = 3 * len(kept) < 2 * len(items) or not all(stem_set(item) <= pool.stems for item in kept)
+    return (answer, ()) if short else _kept(answer, items, kept, pool)
 
 
 def _kept(answer: str, items: list[str], kept: list[str], pool: Pool) -> Outcome:
