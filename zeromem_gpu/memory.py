@@ -204,7 +204,7 @@ class Memory:
             query: a question, or several.
             reader: "extractive" (no model), "openai", a function from prompt to answer, or a `Reader`. A
                 batch is one call of `read`, one model call a question.
-            calibrate: check dates, numbers, names and lists against the evidence (see `Answer.changes`).
+            calibrate: check answers that rules can check against the evidence (see `Answer.changes`).
             options: those of `search`: bank, boundary, top_k, limit, explain, config.
 
         Returns:

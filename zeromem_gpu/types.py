@@ -68,6 +68,7 @@ class QueryProfile:
     entities are everything that should align with graph nodes, subjects included). `phrases` are
     spans to be matched word for word: quoted text, multi-word names, values, dates. `validity` is the
     soft interval (UTC seconds, either side may be None) read from an explicit date in the question.
+    `options` are what a question offers to choose from ("tea or coffee"), as written in it.
     """
 
     text: str
@@ -79,6 +80,7 @@ class QueryProfile:
     phrases: tuple[str, ...] = ()
     validity: tuple[float | None, float | None] | None = None
     route: Route = "local"
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

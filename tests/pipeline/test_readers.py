@@ -69,7 +69,7 @@ def test_any_function_of_the_prompt_is_a_reader(memory: Memory) -> None:
     kayak, dance = memory.ask(["When did Bob buy a kayak?", "Who danced?"], reader=reader)
     assert len(asked) == 2
     assert (kayak.reader_text, kayak.text) == ("Bob bought it on 3 June, 2024.", "2 June 2024")
-    assert [change.rule for change in kayak.changes] == ["date"]
+    assert [change.rule for change in kayak.changes] == ["date-as-told"]
     assert dance.text == ""
     assert "no idea" in (dance.error or "")
     plain = memory.ask("When did Bob buy a kayak?", reader=reader, calibrate=False)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
-from zoneinfo import ZoneInfo
 
 from zeromem_gpu.calibrate.times import Moment, moments
 from zeromem_gpu.calibrate.words import stem_set
+from zeromem_gpu.errors import InvalidInput
+from zeromem_gpu.text.dates import parse_time
 from zeromem_gpu.text.intervals import time_zone
 from zeromem_gpu.text.normalize import clean
 from zeromem_gpu.text.sentences import split_sentences
@@ -47,18 +48,40 @@ class Passage:
 class Pool:
     """The passages of a result, best first, and how well each of them meets the question.
 
-    `asked` are the stems of the question without those of its subject; a rare one weighs more.
+    `question` is its text, `asked` are its stems without those of its subjects; a rare one weighs more.
+    `options` are what it offers to choose from.
     """
 
+    question: str
     passages: tuple[Passage, ...]
     asked: frozenset[str]
     subjects: frozenset[str]
     weights: dict[str, float] = field(compare=False)
+    options: tuple[str, ...] = ()
 
     @cached_property
     def stems(self) -> frozenset[str]:
         """The stems of all passages."""
         return frozenset().union(*(passage.stems for passage in self.passages))
+
+    def holders(self, text: str) -> tuple[str, ...]:
+        """Up to three passages that hold what a text says: all its words, else at least half of them.
+
+        A list draws on several passages, and a reader has its own words; none where less than half of the
+        content words are in the evidence.
+        """
+        wanted = stem_set(text)
+        if 2 * len(wanted & self.stems) < len(wanted) or not wanted:
+            return ()
+        ranked = sorted(self.passages, key=lambda one: (-len(wanted & one.stems), one.rank))
+        whole = [one.trace for one in ranked if wanted <= one.stems]
+        return tuple((whole or [one.trace for one in ranked if wanted & one.stems])[:3])
+
+    def best(self) -> tuple[str, ...]:
+        """The passage that meets the question best, if one has a word of it."""
+        for _, passage in self.ranked():
+            return (passage.trace,) if (self.asked | self.subjects) & passage.stems else ()
+        return ()
 
     def coverage(self, text: str, passage: Passage) -> float:
         """The share of the question, 0 to 1, that a part of a passage meets; the rest of it counts half."""
@@ -78,14 +101,19 @@ class Pool:
         yield from sorted(scored, key=lambda pair: (-pair[0], pair[1].rank))
 
     def support(self, passage: Passage) -> float:
-        """How well a passage meets the question, 0 to about 1.3: words, speaker and rank."""
-        best = max((self.coverage(one, passage) for one in passage.sentences), default=0.0)
-        return best + 0.2 * self.spoken_by_subject(passage) + 0.1 / (1 + passage.rank)
+        """How well a passage meets the question with its best sentence."""
+        return max((self.fit(one, passage) for one in ("", *passage.sentences)), default=0.0)
+
+    def fit(self, sentence: str, passage: Passage) -> float:
+        """How well a sentence of a passage meets the question, 0 to about 1.3: words, speaker and rank."""
+        about = 0.2 * self.spoken_by_subject(passage) + 0.1 / (1 + passage.rank)
+        return self.coverage(sentence, passage) + about
 
 
 def make_pool(result: SearchResult, zone: str) -> Pool:
-    """Read the evidence of a result; times without an offset are days of `zone`."""
-    passages = tuple(_passage(one, rank, time_zone(zone)) for rank, one in enumerate(result))
+    """Read the evidence of a result; times without an offset are of `zone`, an IANA name."""
+    time_zone(zone)
+    passages = tuple(_passage(one, rank, zone) for rank, one in enumerate(result))
     subjects = frozenset().union(*(stem_set(name) for name in result.profile.subjects))
     asked = stem_set(result.query) - subjects
     count = len(passages)
@@ -93,20 +121,20 @@ def make_pool(result: SearchResult, zone: str) -> Pool:
     for one in sorted(asked):
         holders = sum(one in passage.stems for passage in passages)
         weights[one] = math.log(1 + (count + 1) / (holders + 1))
-    return Pool(passages, asked, subjects, weights)
+    return Pool(clean(result.query), passages, asked, subjects, weights, result.profile.options)
 
 
-def _passage(one: Evidence, rank: int, zone: ZoneInfo) -> Passage:
+def _passage(one: Evidence, rank: int, zone: str) -> Passage:
     text = clean(one.text)
     caption = clean(one.trace.caption or "")
     whole = f"{text}\n{caption}" if caption else text
     return Passage(one.trace.id, whole, clean(one.trace.speaker or ""), _day(one.trace.time, zone), rank)
 
 
-def _day(time: datetime | str | None, zone: ZoneInfo) -> date | None:
-    """The calendar day in the offset that the time was given with."""
+def _day(time: datetime | str | None, zone: str) -> date | None:
+    """The calendar day of an instant: in the offset that it came with, a naive one in `zone`."""
     try:
-        moment = datetime.fromisoformat(time) if isinstance(time, str) else time
-    except ValueError:
+        text = parse_time(time, zone)[1]
+    except InvalidInput:  # a time that cannot be read tells no day
         return None
-    return None if moment is None else moment.date()
+    return None if text is None else datetime.fromisoformat(text).date()

@@ -78,6 +78,7 @@ class Profiler:
             phrases=_phrases(reading, names, dates),
             validity=date_interval(reading.text, self.zone) if speakers else None,
             route=route(reading, form, kind, names, subjects, options, dialogue=bool(speakers)),
+            options=tuple(option.text for option in options),
         )
 
     def _keywords(

@@ -110,7 +110,7 @@ def _yes_no(pool: Pool, ranked: list[Passage], sentence: str, profile: QueryProf
 
 def _choice(pool: Pool, ranked: list[Passage], sentence: str, profile: QueryProfile) -> str:
     """The named option that the best passages speak of most."""
-    options = list(profile.subjects) or list(profile.entities)
+    options = list(profile.options or profile.subjects or profile.entities)
     support = [
         sum(pool.support(passage) for passage in ranked if stem_set(option) <= passage.stems)
         for option in options

@@ -24,6 +24,9 @@ ANSWER_TYPES = (
     "description",
     "inference",
 )
+# what can only be judged, not checked against the evidence by a rule
+OPEN_TYPES = frozenset(("reason", "description", "inference"))
+CHECKED_TYPES = frozenset(ANSWER_TYPES) - OPEN_TYPES
 _BIT = {name: 1 << at for at, name in enumerate(ANSWER_TYPES)}
 
 _LABELS = {
