@@ -99,3 +99,12 @@ def test_a_batch_is_one_call_and_tokens_are_kept(memory: Memory) -> None:
 def test_another_reader_is_refused_before_anything_is_searched(memory: Memory, reader: object) -> None:
     with pytest.raises(InvalidInput, match="reader"):
         memory.ask("Who?", reader=reader)  # type: ignore[arg-type]
+
+
+def test_an_option_of_another_reader_is_refused_by_name(memory: Memory) -> None:
+    with pytest.raises(InvalidInput, match=r"model: got it for the extractive reader; allowed: zone there"):
+        make_reader("extractive", model="m")
+    with pytest.raises(InvalidInput, match="model: got it as an option of ask"):
+        memory.ask("Who?", model="m")
+    with pytest.raises(InvalidInput, match="reader"):
+        make_reader(str.upper, model="m")
