@@ -1,4 +1,4 @@
-"""What the commands share: their options, their error line, how they print."""
+"""What the commands share: their arguments and options, their error line, how they print."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ Settings = Annotated[
 ]
 Cache = Annotated[Path | None, typer.Option(help="Folder of the encoder and NER cache.")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Compute everything anew.")]
+IndexFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Index folder.")]
+Questions = Annotated[list[str], typer.Argument(metavar="QUESTION", help="Asked as one batch.")]
+Bank = Annotated[str | None, typer.Option(help="The bank to ask.")]
+TopK = Annotated[
+    int | None,
+    typer.Option("--top-k", help="Units taken by rank; closure adds some. Default: of the index."),
+]
+Limit = Annotated[int | None, typer.Option(help="Most units of evidence, those of closure included.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Show profile, view scores, rules, stage times.")]
 

@@ -245,7 +245,9 @@ def test_a_key_that_no_request_can_carry(monkeypatch: pytest.MonkeyPatch, key: s
     "options",
     [
         {"timeout": 0}, {"timeout": float("inf")}, {"deadline": 0}, {"retries": -1}, {"retries": 1.5},
-        {"concurrency": 0}, {"concurrency": True}, {"base_url": "localhost:80"}, {"modle": "m"},
+        {"concurrency": 0}, {"concurrency": True}, {"max_tokens": 0}, {"base_url": "localhost:80"},
+        {"base_url": "http://"}, {"base_url": "http://[::1/v1"}, {"base_url": "http://host:99999/"},
+        {"modle": "m"},
     ],
     ids=repr,
 )  # fmt: skip

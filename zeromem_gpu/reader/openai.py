@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlsplit
 
 from zeromem_gpu.errors import InvalidInput, MissingDependency
 from zeromem_gpu.reader.base import KEY_VARIABLE, ReaderReply, reply_of, told
@@ -70,7 +71,7 @@ class OpenAIReader:
         self._counting = threading.Lock()
         self._openai, self._key = _openai(), _key()
         url = base_url or os.environ.get(URL_VARIABLE) or None
-        if url is not None and not url.startswith(("http://", "https://")):
+        if url is not None and not _is_address(url):
             got = without_secrets(repr(url), self._key)
             raise InvalidInput("base_url", got, "an address that begins with http:// or https://")
         self._client_options = {"base_url": url, "timeout": timeout, "max_retries": retries}
@@ -128,6 +129,14 @@ def _check(name: str, value: object, low: float, kinds: tuple[type, ...]) -> Non
     fits = isinstance(value, kinds) and not isinstance(value, bool)
     if not fits or not low <= value < float("inf"):  # type: ignore[operator]
         raise InvalidInput(name, repr(value), f"a {'' if float in kinds else 'whole '}number from {low}")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return url.startswith(("http://", "https://")) and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _openai() -> Any:
