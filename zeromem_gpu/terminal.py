@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 from collections.abc import Callable
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import typer
 from rich.console import Console
@@ -15,6 +17,7 @@ from rich.console import Console
 from zeromem_gpu.errors import InvalidInput, ZeroMemError
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 _ENCODER = typer.Option("--encoder", help="minilm, BAAI/bge-m3, or a sentence-transformers name or path.")
 EncoderName = Annotated[str, _ENCODER]
@@ -71,6 +74,38 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         raise typer.Exit(code)
 
     return run
+
+
+def with_options(
+    options: type[T], **defaults: Any
+) -> Callable[[Callable[Concatenate[T, P], None]], Callable[..., None]]:
+    """Options that several commands share, as the fields of a dataclass with `Annotated` types.
+
+    The command gets them as its first argument; on the command line they follow its own. `defaults` stand
+    in for those of the class.
+    """
+    hints = get_type_hints(options, include_extras=True)
+    shared = []
+    for field in fields(options):  # type: ignore[arg-type]
+        default = defaults.get(field.name, field.default)
+        default = inspect.Parameter.empty if default is MISSING else default
+        kind = inspect.Parameter.KEYWORD_ONLY
+        shared.append(inspect.Parameter(field.name, kind, default=default, annotation=hints[field.name]))
+
+    def wrap(command: Callable[Concatenate[T, P], None]) -> Callable[..., None]:
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            chosen = options(**{one.name: given.pop(one.name) for one in shared})
+            command(chosen, **given)  # type: ignore[call-arg]
+
+        together = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own] + shared
+        run.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in together}
+        return run
+
+    return wrap
 
 
 def console() -> Console:

@@ -50,8 +50,12 @@ class Journal:
         """The value of a finished step."""
         return self._steps[step]
 
+    def get(self, step: str) -> Any:
+        """The value of a finished step, None for another."""
+        return self._steps.get(step)
+
     def put(self, step: str, value: Any) -> Any:
-        """Keep a finished step; returns its value as it will be read, through JSON."""
+        """Keep a finished step, also in place of an earlier value; returns it as read back through JSON."""
         line = json_line({"step": step, "value": value})
         if self._file is not None:
             with open(self._file, "a", encoding="utf-8") as file:
