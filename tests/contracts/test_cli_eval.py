@@ -88,6 +88,8 @@ ASKED = {"question": "What does Ada keep?", "bank": "bees", "answer": "bees", "g
         (("--reader", "recorded"), "--reader: got recorded without a file"),
         (("answers.jsonl",), "--reader: got none with a file"),
         (("--reader", "recorded", "no.jsonl"), "no.jsonl: got No such file"),
+        (("--baselines", "strong", "--baseline-answers"), "--baseline-answers: got it with --reader none"),
+        (("--reader", "extractive", "--baseline-answers"), "baseline-answers: got it without baselines"),
         (("--latency-samples", "-1"), "latency_samples: got -1"),
         (("--cache", "x", "--no-cache"), "--cache"),
     ],
@@ -152,6 +154,30 @@ def test_resume_names_what_differs(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "metrics.json").is_file(), "a refused run takes nothing away"
     own(tmp_path, {**ASKED, "answer": "wasps"})
     refused(run(*words), "questions was")
+
+
+@pytest.mark.usefixtures("small")
+def test_failed_answers_are_counted_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the command line: a server that is away for one question, then back."""
+    from zeromem_gpu.reader import extractive
+
+    words = (*own(tmp_path, ASKED, {"question": "Who has cats?", "bank": "cats", "answer": "Ada"}),
+             "--reader", "extractive", "--baselines", "strong", "--baseline-answers")  # fmt: skip
+    whole = run(*words, "--out", tmp_path / "whole")
+    assert whole.exit_code == 0, whole.output
+    assert "answers failed" not in whole.stdout
+    assert "flat strong" in whole.stdout
+
+    def away(self: object, results: list[Any]) -> list[zeromem_gpu.ReaderReply]:
+        return [zeromem_gpu.ReaderReply("", error="away") for _ in results]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(extractive.ExtractiveReader, "read", away)
+        failed = run(*words, "--out", tmp_path / "torn")
+    assert "4 answers failed; --resume asks for them again" in failed.stdout
+    assert run(*words, "--out", tmp_path / "torn", "--resume").exit_code == 0
+    for file in ("answers.jsonl", "answers.strong.jsonl", "evidence.jsonl", "run.strong.trec"):
+        assert (tmp_path / "torn" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
 
 
 def test_hotpotqa_small(tmp_path: Path, data_dir: Path, cache_dir: Path) -> None:
