@@ -129,6 +129,30 @@ def test_own_questions_that_are_refused(tmp_path: Path, row: dict[str, Any], sai
     refused(run(*words, "--out", tmp_path / "out"), "questions.jsonl:2", said)
 
 
+@pytest.mark.usefixtures("no_memory")
+@pytest.mark.parametrize("file", ["traces.jsonl", "questions.jsonl"])
+@pytest.mark.parametrize("content", ["half", '["id", "text"]', "7", '{"other": "schema"}', "", b"\xff\xfe"])
+def test_own_files_that_are_torn_or_foreign(tmp_path: Path, file: str, content: str | bytes) -> None:
+    words = own(tmp_path, ASKED)
+    path = tmp_path / file
+    if content == "half":
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2 + 5])
+    else:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    refused(run(*words, "--out", tmp_path / "out"), file)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("no_memory")
+def test_a_reader_without_a_key_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("openai")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    words = own(tmp_path, ASKED)
+    refused(run(*words, "--out", tmp_path / "out", "--reader", "openai"), "OPENAI_API_KEY")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.usefixtures("small")
 def test_own_data(tmp_path: Path) -> None:
     """`expected` is another name of gold; a question without it is asked and not scored."""

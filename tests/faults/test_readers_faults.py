@@ -72,7 +72,9 @@ class Server(BaseHTTPRequestHandler):
         if "dripping" in asked:
             self.drip(body, headers="headers" in asked)
             return
-        status = 401 if "forbidden" in asked else 200
+        status = 401 if "forbidden" in asked else 503 if "overloaded" in asked else 200
+        if status == 503:
+            body = "<html>" + "busy " * 10_000
         if status == 401:
             shown = "sk-secr*******ests" if "shortened" in asked else KEY
             body = json.dumps({"error": {"message": f"bad key {shown}, sent as Bearer {KEY}"}})
@@ -112,7 +114,7 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 FAULTS = [
     "slowly", "dropped", "nothing", "null", "refused", "broken", "otherwise", "forbidden",
-    "filtered", "unbegun", "quoting", "shortened and forbidden",
+    "overloaded", "filtered", "unbegun", "quoting", "shortened and forbidden",
 ]  # fmt: skip
 
 

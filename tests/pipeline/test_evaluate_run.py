@@ -345,8 +345,11 @@ def test_resume_refuses_another_configuration(tmp_path: Path) -> None:
 
 def test_resume_without_a_run_begins_one(tmp_path: Path) -> None:
     assert "x" not in Journal(tmp_path, {}, resume=True)
-    (tmp_path / NAME).write_text('{"configu')
-    assert "x" not in Journal(tmp_path, {}, resume=True)
+    for foreign in ('{"configu', '{"configuration": 5}', "[]", '{"step": "x", "value": 1}', "\xff"):
+        (tmp_path / NAME).write_bytes(foreign.encode("latin-1"))
+        assert "x" not in Journal(tmp_path, {}, resume=True), foreign
+    (tmp_path / NAME).write_text('{"configuration": {}}\n{"step": "x"}\n{"step": [], "value": 1}\n')
+    assert "x" not in Journal(tmp_path, {}, resume=True), "a step without its value is not finished"
 
 
 def test_readings_keep_banks_together() -> None:

@@ -108,3 +108,19 @@ def test_an_option_of_another_reader_is_refused_by_name(memory: Memory) -> None:
         memory.ask("Who?", model="m")
     with pytest.raises(InvalidInput, match="reader"):
         make_reader(str.upper, model="m")
+
+
+@pytest.mark.parametrize("day", ["31 February 2024", "February 31st, 2024", "2024-02-31"])
+def test_a_day_that_no_calendar_has_is_asked_like_any_other(memory: Memory, day: str) -> None:
+    answer = memory.ask(f"Where did Bob buy a red kayak on {day}?")
+    assert answer.error is None
+    assert answer.result.evidence[0].trace.id == "1"
+    said = memory.ask("When did Bob buy a kayak?", reader=lambda prompt: day)
+    assert said.error is None
+    assert said.text != ""
+
+
+def test_ten_thousand_words_are_cut_and_calibrated(memory: Memory) -> None:
+    answer = memory.ask("When did Bob buy a kayak?", reader=lambda prompt: "well " * 10_000)
+    assert answer.error is None
+    assert 0 < len(answer.text) <= 8000
