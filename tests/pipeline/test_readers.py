@@ -114,7 +114,8 @@ def test_an_option_of_another_reader_is_refused_by_name(memory: Memory) -> None:
 def test_a_day_that_no_calendar_has_is_asked_like_any_other(memory: Memory, day: str) -> None:
     answer = memory.ask(f"Where did Bob buy a red kayak on {day}?")
     assert answer.error is None
-    assert answer.result.evidence[0].trace.id == "1"
+    assert answer.text != ""
+    assert answer.result.profile.validity is None, "no interval is made up"
     said = memory.ask("When did Bob buy a kayak?", reader=lambda prompt: day)
     assert said.error is None
     assert said.text != ""
