@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 import zeromem_gpu
 from tests.support import small_memory
 from zeromem_gpu.cli import app
+from zeromem_gpu.evaluate.html import render
 from zeromem_gpu.evaluate.run_folder import evidence_scores, named_as_in_trec, read_run, read_trec_run
 from zeromem_gpu.traces import write_traces
 
@@ -180,6 +181,15 @@ def test_resume_names_what_differs(tmp_path: Path) -> None:
     refused(run(*words), "questions was")
 
 
+def render_as_locomo(folder: Path, summary: dict[str, Any]) -> str:
+    """The page of the run with its paper table, which only LoCoMo has."""
+    before = (folder / "metrics.json").read_text()
+    (folder / "metrics.json").write_text(json.dumps({**summary, "dataset": "locomo"}))
+    page = render(folder, resamples=10)
+    (folder / "metrics.json").write_text(before)
+    return page
+
+
 @pytest.mark.usefixtures("small")
 def test_failed_answers_are_counted_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the command line: a server that is away for one question, then back."""
@@ -191,6 +201,9 @@ def test_failed_answers_are_counted_and_resumed(tmp_path: Path, monkeypatch: pyt
     assert whole.exit_code == 0, whole.output
     assert "answers failed" not in whole.stdout
     assert "flat strong" in whole.stdout
+    summary = json.loads((tmp_path / "whole" / "metrics.json").read_text())
+    page = render_as_locomo(tmp_path / "whole", summary)
+    assert "flat strong, same reader" in page
 
     def away(self: object, results: list[Any]) -> list[zeromem_gpu.ReaderReply]:
         return [zeromem_gpu.ReaderReply("", error="away") for _ in results]
