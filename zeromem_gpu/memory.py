@@ -209,10 +209,12 @@ class Memory:
 
         Returns:
             An `Answer` for a string, a list of them for a sequence. What fails for one question is its
-            `error`; an unusable reader raises `InvalidInput` before anything is searched.
+            `error`; an unusable reader, and an option that there is not, raise `InvalidInput` before
+            anything is searched.
         """
-        from zeromem_gpu.ask import answer_all, reader_for
+        from zeromem_gpu.ask import answer_all, check_options, reader_for
 
+        check_options(options)
         zone = self.config.timezone
         chosen = reader_for(reader, zone)
         found = self.search([query] if isinstance(query, str) else query, **options)

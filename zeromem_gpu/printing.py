@@ -74,11 +74,17 @@ def result_value(result: SearchResult) -> dict[str, Any]:
 
 
 def result_view(
-    result: SearchResult, *, explain: bool = False, expected: Sequence[str] = (), answer: str = ""
+    result: SearchResult,
+    *,
+    explain: bool = False,
+    expected: Sequence[str] = (),
+    answer: str = "",
+    said: Sequence[RenderableType] = (),
 ) -> RenderableType:
     """A question with its route and its evidence; `explain` adds the profile and the view scores.
 
-    Where the `answer` is known it is shown, and the ids `expected` to hold it are ticked.
+    Where the `answer` is known it is shown, and the ids `expected` to hold it are ticked. What was `said`
+    to the question stands right below it.
     """
     profile = result.profile
     head = Text.assemble(
@@ -86,7 +92,7 @@ def result_view(
         ("   " + profile.route, "magenta"),
         (f"   expects {profile.answer_type}   bank {safe(result.bank)}", "dim"),
     )
-    parts: list[RenderableType] = [head]
+    parts: list[RenderableType] = [head, *said]
     if answer:
         parts.append(Text(f"  known answer: {safe(answer)} ({', '.join(expected)})", style="green"))
     if explain:
@@ -225,18 +231,17 @@ def answer_value(answer: Answer) -> dict[str, Any]:
 def answer_line(answer: Answer) -> Text:
     """What was answered, or why nothing was."""
     if answer.error is not None:
-        return Text(safe(answer.error), style="red")
+        return Text(f"  no answer: {safe(answer.error)}", style="red")
     return Text.assemble("  answered: ", (safe(answer.text) or "nothing", "bold green"))
 
 
 def answer_view(answer: Answer, *, explain: bool) -> RenderableType:
-    """An answer under its question, what calibration changed, and its evidence."""
-    said = answer_line(answer)
+    """A question, its answer, what calibration changed, and the evidence."""
     changes = [
         Text(f"  {one.rule}: {safe(one.before)} → {safe(one.after)}  ({', '.join(one.evidence)})", "dim")
         for one in answer.changes
     ]
-    return Group(said, *changes, result_view(answer.result, explain=explain))
+    return result_view(answer.result, explain=explain, said=[answer_line(answer), *changes])
 
 
 def checks_view(checks: Sequence[Check]) -> RenderableType:

@@ -1,13 +1,15 @@
-"""What the commands share: their options, their error line, how they print."""
+"""What the commands share: their arguments and options, their error line, how they print."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 from collections.abc import Callable
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import typer
 from rich.console import Console
@@ -15,6 +17,7 @@ from rich.console import Console
 from zeromem_gpu.errors import InvalidInput, ZeroMemError
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 _ENCODER = typer.Option("--encoder", help="minilm, BAAI/bge-m3, or a sentence-transformers name or path.")
 EncoderName = Annotated[str, _ENCODER]
@@ -28,6 +31,14 @@ Settings = Annotated[
 ]
 Cache = Annotated[Path | None, typer.Option(help="Folder of the encoder and NER cache.")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Compute everything anew.")]
+IndexFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Index folder.")]
+Questions = Annotated[list[str], typer.Argument(metavar="QUESTION", help="Asked as one batch.")]
+Bank = Annotated[str | None, typer.Option(help="The bank to ask.")]
+TopK = Annotated[
+    int | None,
+    typer.Option("--top-k", help="Units taken by rank; closure adds some. Default: of the index."),
+]
+Limit = Annotated[int | None, typer.Option(help="Most units of evidence, those of closure included.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Show profile, view scores, rules, stage times.")]
 
@@ -63,6 +74,38 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         raise typer.Exit(code)
 
     return run
+
+
+def with_options(
+    options: type[T], **defaults: Any
+) -> Callable[[Callable[Concatenate[T, P], None]], Callable[..., None]]:
+    """Options that several commands share, as the fields of a dataclass with `Annotated` types.
+
+    The command gets them as its first argument; on the command line they follow its own. `defaults` stand
+    in for those of the class.
+    """
+    hints = get_type_hints(options, include_extras=True)
+    shared = []
+    for field in fields(options):  # type: ignore[arg-type]
+        default = defaults.get(field.name, field.default)
+        default = inspect.Parameter.empty if default is MISSING else default
+        kind = inspect.Parameter.KEYWORD_ONLY
+        shared.append(inspect.Parameter(field.name, kind, default=default, annotation=hints[field.name]))
+
+    def wrap(command: Callable[Concatenate[T, P], None]) -> Callable[..., None]:
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            chosen = options(**{one.name: given.pop(one.name) for one in shared})
+            command(chosen, **given)  # type: ignore[call-arg]
+
+        together = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own] + shared
+        run.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in together}
+        return run
+
+    return wrap
 
 
 def console() -> Console:

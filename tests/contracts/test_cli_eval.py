@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 import zeromem_gpu
 from tests.support import small_memory
 from zeromem_gpu.cli import app
+from zeromem_gpu.evaluate.html import render
 from zeromem_gpu.evaluate.run_folder import evidence_scores, named_as_in_trec, read_run, read_trec_run
 from zeromem_gpu.traces import write_traces
 
@@ -88,6 +89,8 @@ ASKED = {"question": "What does Ada keep?", "bank": "bees", "answer": "bees", "g
         (("--reader", "recorded"), "--reader: got recorded without a file"),
         (("answers.jsonl",), "--reader: got none with a file"),
         (("--reader", "recorded", "no.jsonl"), "no.jsonl: got No such file"),
+        (("--baselines", "strong", "--baseline-answers"), "--baseline-answers: got it with --reader none"),
+        (("--reader", "extractive", "--baseline-answers"), "baseline-answers: got it without baselines"),
         (("--latency-samples", "-1"), "latency_samples: got -1"),
         (("--cache", "x", "--no-cache"), "--cache"),
     ],
@@ -127,6 +130,30 @@ def test_own_questions_that_are_refused(tmp_path: Path, row: dict[str, Any], sai
     refused(run(*words, "--out", tmp_path / "out"), "questions.jsonl:2", said)
 
 
+@pytest.mark.usefixtures("no_memory")
+@pytest.mark.parametrize("file", ["traces.jsonl", "questions.jsonl"])
+@pytest.mark.parametrize("content", ["half", '["id", "text"]', "7", '{"other": "schema"}', "", b"\xff\xfe"])
+def test_own_files_that_are_torn_or_foreign(tmp_path: Path, file: str, content: str | bytes) -> None:
+    words = own(tmp_path, ASKED)
+    path = tmp_path / file
+    if content == "half":
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2 + 5])
+    else:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    refused(run(*words, "--out", tmp_path / "out"), file)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("no_memory")
+def test_a_reader_without_a_key_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("openai")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    words = own(tmp_path, ASKED)
+    refused(run(*words, "--out", tmp_path / "out", "--reader", "openai"), "OPENAI_API_KEY")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.usefixtures("small")
 def test_own_data(tmp_path: Path) -> None:
     """`expected` is another name of gold; a question without it is asked and not scored."""
@@ -152,6 +179,42 @@ def test_resume_names_what_differs(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "metrics.json").is_file(), "a refused run takes nothing away"
     own(tmp_path, {**ASKED, "answer": "wasps"})
     refused(run(*words), "questions was")
+
+
+def render_as_locomo(folder: Path, summary: dict[str, Any]) -> str:
+    """The page of the run with its paper table, which only LoCoMo has."""
+    before = (folder / "metrics.json").read_text()
+    (folder / "metrics.json").write_text(json.dumps({**summary, "dataset": "locomo"}))
+    page = render(folder, resamples=10)
+    (folder / "metrics.json").write_text(before)
+    return page
+
+
+@pytest.mark.usefixtures("small")
+def test_failed_answers_are_counted_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the command line: a server that is away for one question, then back."""
+    from zeromem_gpu.reader import extractive
+
+    words = (*own(tmp_path, ASKED, {"question": "Who has cats?", "bank": "cats", "answer": "Ada"}),
+             "--reader", "extractive", "--baselines", "strong", "--baseline-answers")  # fmt: skip
+    whole = run(*words, "--out", tmp_path / "whole")
+    assert whole.exit_code == 0, whole.output
+    assert "answers failed" not in whole.stdout
+    assert "flat strong" in whole.stdout
+    summary = json.loads((tmp_path / "whole" / "metrics.json").read_text())
+    page = render_as_locomo(tmp_path / "whole", summary)
+    assert "flat strong, same reader" in page
+
+    def away(self: object, results: list[Any]) -> list[zeromem_gpu.ReaderReply]:
+        return [zeromem_gpu.ReaderReply("", error="away") for _ in results]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(extractive.ExtractiveReader, "read", away)
+        failed = run(*words, "--out", tmp_path / "torn")
+    assert "4 answers failed; --resume asks for them again" in failed.stdout
+    assert run(*words, "--out", tmp_path / "torn", "--resume").exit_code == 0
+    for file in ("answers.jsonl", "answers.strong.jsonl", "evidence.jsonl", "run.strong.trec"):
+        assert (tmp_path / "torn" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
 
 
 def test_hotpotqa_small(tmp_path: Path, data_dir: Path, cache_dir: Path) -> None:

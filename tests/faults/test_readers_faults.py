@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -13,17 +14,18 @@ import pytest
 
 from tests.pipeline.test_answer import PARTY, found
 from zeromem_gpu import InvalidInput, build_prompt, make_reader
+from zeromem_gpu.reader.secrets import without_secrets
 
 pytest.importorskip("openai")
 
 KEY = "sk-secret-of-the-tests"
 
 
-def completion(content: Any, **message: Any) -> str:
+def completion(content: Any, ended: str = "stop", **message: Any) -> str:
     """A chat completion as a server sends it."""
     choice = {
         "index": 0,
-        "finish_reason": "stop",
+        "finish_reason": ended,
         "message": {"role": "assistant", "content": content, **message},
     }
     usage = {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}
@@ -57,14 +59,42 @@ class Server(BaseHTTPRequestHandler):
             body = '["no", "completion"]'
         elif "endless" in asked:
             body = completion("word " * 10_000)
-        status = 401 if "forbidden" in asked else 200
+        elif "filtered" in asked:
+            body = completion("Ann and the", "content_filter")
+        elif "unfinished" in asked:
+            body = completion("Ann and the", "length")
+        elif "unbegun" in asked:
+            body = completion("", "length")
+        elif "quoting" in asked:
+            body = completion(None, refusal=f"I got Bearer {KEY} " + "and more " * 28 + KEY)
+        elif "echoed" in asked:
+            body = completion(f"You sent {KEY}")
+        if "dripping" in asked:
+            self.drip(body, headers="headers" in asked)
+            return
+        status = 401 if "forbidden" in asked else 503 if "overloaded" in asked else 200
+        if status == 503:
+            body = "<html>" + "busy " * 10_000
         if status == 401:
-            body = json.dumps({"error": {"message": f"bad key {KEY}"}})
+            shown = "sk-secr*******ests" if "shortened" in asked else KEY
+            body = json.dumps({"error": {"message": f"bad key {shown}, sent as Bearer {KEY}"}})
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body.encode())))
         self.end_headers()
         self.wfile.write(body.encode())
+
+    def drip(self, body: str, *, headers: bool) -> None:
+        """Never silent for long and never done in time."""
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        sent, rest = ("", head + body) if headers else (head, body)
+        try:
+            self.wfile.write(sent.encode())
+            for character in rest[:100]:
+                self.wfile.write(character.encode())
+                time.sleep(0.1)
+        except OSError:
+            return
 
     def log_message(self, *args: Any) -> None:
         """Say nothing."""
@@ -82,10 +112,14 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     thread.join(5)
 
 
-FAULTS = ["slowly", "dropped", "nothing", "null", "refused", "broken", "otherwise", "forbidden"]
+FAULTS = [
+    "slowly", "dropped", "nothing", "null", "refused", "broken", "otherwise", "forbidden",
+    "overloaded", "filtered", "unbegun", "quoting", "shortened and forbidden",
+]  # fmt: skip
 
 
 def test_every_fault_is_an_error_of_its_question(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
     reader = make_reader("openai", model="m", base_url=url, timeout=0.3, retries=0, concurrency=4)
     asked = [found(f"Who baked {fault}?", "person", PARTY) for fault in (*FAULTS, "cakes")]
     *faulty, good = reader.read(asked)
@@ -95,7 +129,89 @@ def test_every_fault_is_an_error_of_its_question(url: str, caplog: pytest.LogCap
         assert reply.error, fault
         assert len(reply.error) <= 300
     said = caplog.text + repr(reader) + "".join(str(reply) for reply in faulty)
-    assert KEY not in said
+    assert len(said) > 1000
+    for part in (KEY, "sk-secr", "***ests", "secret"):
+        assert part not in said, part
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        ("Incorrect API key provided: zm-Ab12***********9xyz. See", "Incorrect API key provided: *** See"),
+        ("key zm-A...9xyz is unknown", "key *** is unknown"),
+        ("key …9xyz is unknown", "key *** is unknown"),
+        ("key ZM-AB12CD is unknown", "key *** is unknown"),
+        ("authorization: bearer other-token, sir", "authorization: Bearer ***, sir"),
+        ("Illegal header b'Bearer zm-Ab12cd34-9xyz'", "Illegal header b'Bearer ***'"),
+        ("https://user:word@host/v1 said no", "https://***@host/v1 said no"),
+        ("another key sk-proj-1234", "another key ***"),
+        ("wait... 5 ** 2, xxx, e.g. gpt-4o-mini", "wait... 5 ** 2, xxx, e.g. gpt-4o-mini"),
+    ],
+)
+def test_no_message_holds_a_secret(message: str, kept: str) -> None:
+    assert without_secrets(message, "zm-Ab12cd34-9xyz") == kept
+
+
+def test_a_key_that_is_no_secret_leaves_messages_readable() -> None:
+    assert without_secrets("Next: x is unexpected", "x") == "Next: *** is unexpected"
+
+
+def test_a_function_that_fails_with_a_secret(url: str) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def fails(prompt: str) -> str:
+        raise Mute if "mute" in prompt else ValueError(f"401 for Bearer abc and {KEY}")
+
+    replies = make_reader(fails).read([found("Who?", "person"), found("Who is mute?", "person")])
+    assert [reply.error for reply in replies] == ["ValueError: 401 for Bearer *** and ***", "Mute"]
+
+
+def test_an_answer_that_quotes_the_key_is_kept_without_it(url: str) -> None:
+    (reply,) = make_reader("openai", model="m", base_url=url).read([found("Who echoed?", "person")])
+    assert (reply.text, reply.error) == ("You sent ***", None)
+
+
+def test_cut_answers(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A filter's cut is an error, a cut at max_tokens is not unless nothing came before it."""
+    reader = make_reader("openai", model="m", base_url=url, retries=0)
+    asked = ("Who was filtered?", "Who was unfinished?", "Who was unbegun?")
+    filtered, unfinished, unbegun = reader.read([found(one, "person", PARTY) for one in asked])
+    assert filtered.text == ""
+    assert (filtered.error or "").startswith("refused")
+    assert (unfinished.text, unfinished.error) == ("Ann and the", None)
+    assert "max_tokens" in caplog.text
+    assert "max_tokens" in (unbegun.error or "")
+
+
+@pytest.mark.parametrize("what", ["body", "headers"])
+def test_a_dripping_server_meets_the_deadline(url: str, what: str) -> None:
+    """Never silent for `timeout`, so only a bound of the whole ends it; others are answered beside it."""
+    reader = make_reader("openai", model="m", base_url=url, timeout=0.5, deadline=1.0, retries=2)
+    began = time.monotonic()
+    dripped, good = reader.read(
+        [found(f"Who is dripping {what}?", "person", PARTY), found("Who baked?", "person", PARTY)]
+    )
+    assert time.monotonic() - began < 5.0
+    assert "within 1 s" in (dripped.error or "")
+    assert good.text == "Ann"
+
+
+def test_the_deadline_covers_each_attempt_by_itself(url: str) -> None:
+    reader = make_reader("openai", model="m", base_url=url, timeout=0.3, retries=0)
+    (reply,) = reader.read([found("Who is dripping body?", "person", PARTY)])
+    assert "within 0.3 s" in (reply.error or "")
+
+
+def test_reading_inside_a_running_loop(url: str) -> None:
+    """A notebook calls from within an event loop of its own."""
+    reader = make_reader("openai", model="m", base_url=url)
+
+    async def cell() -> str:
+        return reader.read([found("Who baked?", "person", PARTY)])[0].text
+
+    assert asyncio.run(cell()) == "Ann"
 
 
 def test_an_endless_answer_is_cut(url: str) -> None:
@@ -119,9 +235,24 @@ def test_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         make_reader("openai")
 
 
+@pytest.mark.parametrize("key", ["two words", "schlüssel", "a\nb"])
+def test_a_key_that_no_request_can_carry(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(InvalidInput, match="OPENAI_API_KEY") as caught:
+        make_reader("openai")
+    assert key not in str(caught.value)
+
+
 @pytest.mark.parametrize(
-    "options", [{"timeout": 0}, {"retries": -1}, {"concurrency": 0}, {"base_url": "localhost:80"}], ids=repr
-)
+    "options",
+    [
+        {"timeout": 0}, {"timeout": float("inf")}, {"deadline": 0}, {"retries": -1}, {"retries": 1.5},
+        {"concurrency": 0}, {"concurrency": True}, {"max_tokens": 0}, {"base_url": "localhost:80"},
+        {"base_url": "http://"}, {"base_url": "http://[::1/v1"}, {"base_url": "http://host:99999/"},
+        {"modle": "m"},
+    ],
+    ids=repr,
+)  # fmt: skip
 def test_bad_options(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with pytest.raises(InvalidInput, match=next(iter(options))):

@@ -11,8 +11,9 @@ from typing import Any, cast
 import pytest
 
 from tests.support import small_memory
-from zeromem_gpu import Config, InvalidInput, Memory, SearchResult, Trace
+from zeromem_gpu import Config, InvalidInput, Memory, SearchResult, Trace, make_reader
 from zeromem_gpu.evaluate import report
+from zeromem_gpu.evaluate.answer_tables import protocol_table
 from zeromem_gpu.evaluate.datasets import Conversation, Dataset, Question, Support
 from zeromem_gpu.evaluate.journal import NAME, Journal
 from zeromem_gpu.evaluate.plan import Plan, reading_groups
@@ -230,6 +231,107 @@ def test_killed_run_resumes_to_the_same_files(tmp_path: Path, stop_after: int) -
     assert run(data, plan, none_needed, reader=reader, journal=again) == findings
 
 
+class Failing(Counting):
+    """A counting reader that fails for the questions about one thing and keeps what it was asked."""
+
+    def __init__(self, thing: str = "") -> None:
+        super().__init__()
+        self.thing = thing
+        self.asked: list[str] = []
+
+    def read(self, results: Sequence[SearchResult]) -> list[Any]:
+        self.asked += [result.query for result in results]
+        replies = super().read(results)
+        return [
+            Reply("", error="server away") if self.thing and self.thing in result.query else reply
+            for result, reply in zip(results, replies, strict=True)
+        ]
+
+
+def test_resume_asks_again_only_where_the_reader_failed(tmp_path: Path) -> None:
+    """The files are then those of a run without failures; a second failure stays recorded."""
+    data = dataset(3)
+    plan = Plan(config=FULL, ablations=("no-closure",), chunk=6, latency_samples=0)
+    for name in ("whole", "torn"):
+        (tmp_path / name).mkdir()
+    journal = Journal(tmp_path / "whole", {})
+    whole = run(data, plan, memories(), reader=Failing(), journal=journal)
+    wanted = written(tmp_path / "whole", data, plan, whole, "counting")
+    first = run(data, plan, memories(), reader=Failing("loom"), journal=Journal(tmp_path / "torn", {}))
+    assert [one.error for one in first.readings["both"]] == [None, "server away", None] * 3
+    assert summarise(data, plan, first, "counting")["reader"]["errors"] == 3
+
+    again = Failing("loom")
+    still = run(data, plan, memories(), reader=again, journal=Journal(tmp_path / "torn", {}, resume=True))
+    assert again.asked == ["How much was the loom?"] * 6, "one for each bank and each of two readings"
+    assert still == first
+    mended = Failing()
+    found = run(data, plan, memories(), reader=mended, journal=Journal(tmp_path / "torn", {}, resume=True))
+    assert mended.asked == again.asked
+    assert written(tmp_path / "torn", data, plan, found, "counting") == wanted
+
+    def none_needed() -> Memory:
+        raise AssertionError("nothing is left to ask")
+
+    last = Journal(tmp_path / "torn", {}, resume=True)
+    assert run(data, plan, none_needed, reader=Failing("loom"), journal=last) == found
+
+
+def test_recorded_answers_are_not_asked_for_again(tmp_path: Path) -> None:
+    """A recorded answer that is missing stays missing; the n-th answer of a question stays its own."""
+    data = dataset(1)
+    plan = Plan(config=FULL, views=("both",), latency_samples=0)
+    reader = RecordedReader({})
+    first = run(data, plan, memories(), reader=reader, journal=Journal(tmp_path, {}))
+    assert all(one.error for one in first.readings["both"])
+
+    def none_needed() -> Memory:
+        raise AssertionError("a finished run indexes nothing")
+
+    assert run(data, plan, none_needed, reader=reader, journal=Journal(tmp_path, {}, resume=True)) == first
+
+
+def test_answers_from_flat_evidence(tmp_path: Path) -> None:
+    """The reader sees the first K traces of the flat ranking; without the option it is not asked."""
+    data = dataset(3)
+    plan = Plan(
+        config=FULL, views=("both",), baselines=("bm25", "strong"), k=2, chunk=6, latency_samples=0,
+        baseline_answers=True,
+    )  # fmt: skip
+    reader = make_reader(_last_trace)
+    findings = run(data, plan, memories(), reader=reader, journal=Journal(tmp_path, {}))
+    assert list(findings.readings) == ["both", "bm25", "strong"]
+    for name in plan.baselines:
+        for reading, ranking in zip(findings.readings[name], findings.rankings[name], strict=True):
+            assert reading.ids == tuple(one.id for one in ranking.ranked[:2])
+            assert reading.units == 2
+            assert len(reading.support) == 1
+            assert reading.error is None
+    summary = summarise(data, plan, findings, reader.name)
+    block = summary["baselines"]["strong"]
+    assert block["answers"]["gam"]["average"]["questions"] == 9
+    assert block["errors"] == 0
+    assert block["evidence_set"]["units"] == 2.0
+    assert "recall@5" in block
+    report.write(data, findings, summary, tmp_path, answers=True)
+    rows = [json.loads(line) for line in (tmp_path / "answers.strong.jsonl").read_text().splitlines()]
+    assert [row["evidence"] for row in rows] == [list(one.ids) for one in findings.readings["strong"]]
+    table = protocol_table(summary)
+    assert table is not None
+    assert list(table.columns[0].cells)[:4] == ["gam F1", "  as read", "  flat bm25", "  flat strong"]
+
+    without = replace(plan, baseline_answers=False)
+    assert list(run(data, without, memories(), reader=reader).readings) == ["both"]
+    alone = replace(findings, readings={"both": findings.readings["both"]})
+    assert "answers" not in summarise(data, without, alone, reader.name)["baselines"]["strong"]
+    with pytest.raises(InvalidInput, match="baseline-answers"):
+        Plan(baseline_answers=True)
+
+
+def _last_trace(prompt: str) -> str:
+    return prompt.rsplit("for ", 1)[-1].split(".")[0]
+
+
 def test_resume_refuses_another_configuration(tmp_path: Path) -> None:
     Journal(tmp_path, {"plan": {"k": 5, "views": ["both"]}, "reader": None}).put("x", 1)
     before = (tmp_path / NAME).read_bytes()
@@ -243,8 +345,11 @@ def test_resume_refuses_another_configuration(tmp_path: Path) -> None:
 
 def test_resume_without_a_run_begins_one(tmp_path: Path) -> None:
     assert "x" not in Journal(tmp_path, {}, resume=True)
-    (tmp_path / NAME).write_text('{"configu')
-    assert "x" not in Journal(tmp_path, {}, resume=True)
+    for foreign in ('{"configu', '{"configuration": 5}', "[]", '{"step": "x", "value": 1}', "\xff"):
+        (tmp_path / NAME).write_bytes(foreign.encode("latin-1"))
+        assert "x" not in Journal(tmp_path, {}, resume=True), foreign
+    (tmp_path / NAME).write_text('{"configuration": {}}\n{"step": "x"}\n{"step": [], "value": 1}\n')
+    assert "x" not in Journal(tmp_path, {}, resume=True), "a step without its value is not finished"
 
 
 def test_readings_keep_banks_together() -> None:

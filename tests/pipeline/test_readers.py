@@ -99,3 +99,29 @@ def test_a_batch_is_one_call_and_tokens_are_kept(memory: Memory) -> None:
 def test_another_reader_is_refused_before_anything_is_searched(memory: Memory, reader: object) -> None:
     with pytest.raises(InvalidInput, match="reader"):
         memory.ask("Who?", reader=reader)  # type: ignore[arg-type]
+
+
+def test_an_option_of_another_reader_is_refused_by_name(memory: Memory) -> None:
+    with pytest.raises(InvalidInput, match=r"model: got it for the extractive reader; allowed: zone there"):
+        make_reader("extractive", model="m")
+    with pytest.raises(InvalidInput, match="model: got it as an option of ask"):
+        memory.ask("Who?", model="m")
+    with pytest.raises(InvalidInput, match="reader"):
+        make_reader(str.upper, model="m")
+
+
+@pytest.mark.parametrize("day", ["31 February 2024", "February 31st, 2024", "2024-02-31"])
+def test_a_day_that_no_calendar_has_is_asked_like_any_other(memory: Memory, day: str) -> None:
+    answer = memory.ask(f"Where did Bob buy a red kayak on {day}?")
+    assert answer.error is None
+    assert answer.text != ""
+    assert answer.result.profile.validity is None, "no interval is made up"
+    said = memory.ask("When did Bob buy a kayak?", reader=lambda prompt: day)
+    assert said.error is None
+    assert said.text != ""
+
+
+def test_ten_thousand_words_are_cut_and_calibrated(memory: Memory) -> None:
+    answer = memory.ask("When did Bob buy a kayak?", reader=lambda prompt: "well " * 10_000)
+    assert answer.error is None
+    assert 0 < len(answer.text) <= 8000

@@ -16,7 +16,10 @@ _COMPARED = ("recall@5", "recall@10", "set recall")
 
 
 def protocol_table(summary: Mapping[str, Any]) -> Table | None:
-    """Answers under every protocol by category, calibrated and as the reader gave them; None without."""
+    """Answers under every protocol by category, calibrated and as the reader gave them; None without.
+
+    Below them stand those from the evidence of flat baselines, where the reader was given it.
+    """
     if not summary.get("answers"):
         return None
     first = next(iter(summary["answers"].values()))
@@ -24,10 +27,17 @@ def protocol_table(summary: Mapping[str, Any]) -> Table | None:
     parts = [name for name in _KINDS if name in kinds] + [name for name in kinds if name not in _KINDS]
     parts += [name for name in _TOTALS if name in first]
     grid = _grid(f"answers of {summary['reader']['name']}, percent", "protocol", parts)
+    flat = {
+        f"  flat {name}": block["answers"]
+        for name, block in (summary.get("baselines") or {}).items()
+        if block.get("answers")
+    }
     for protocol, block in summary["answers"].items():
         for score in (name for name in _SCORES if name in block["average"]):
             label = f"{protocol.replace('_', ', ')} {_SCORES[score]}"
-            for row, found in ((label, block), ("  as read", summary["answers_reader"][protocol])):
+            rows = {label: block, "  as read": summary["answers_reader"][protocol]}
+            rows |= {name: answers[protocol] for name, answers in flat.items()}
+            for row, found in rows.items():
                 cells = [_percent(found.get(part, {}).get(score)) for part in parts]
                 grid.add_row(row, *cells, style="bold" if row == label else None)
         grid.add_section()

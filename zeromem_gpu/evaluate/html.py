@@ -245,9 +245,15 @@ def _answers(summary: Summary) -> str:
             ]
             for system, row in paper.LOCOMO.items()
         ]
-        ours = [mine["gam"].get(kind) or {} for kind in kinds]
-        scaled = (pair(hundred(one.get("f1")), hundred(one.get("bleu1"))) for one in ours)
-        rows.insert(0, ["ours", *scaled])
+        found = {"ours": mine["gam"]}
+        for name, block in (summary.get("baselines") or {}).items():
+            if block.get("answers"):
+                found[f"flat {name}, same reader"] = block["answers"].get("gam") or {}
+        scores = {name: [block.get(kind) or {} for kind in kinds] for name, block in found.items()}
+        rows[:0] = [
+            [name, *(pair(hundred(one.get("f1")), hundred(one.get("bleu1"))) for one in row)]
+            for name, row in scores.items()
+        ]
         out.append(table("F1 / BLEU-1, percent", ["system", *kinds], rows, lead=0))
     for protocol, block in mine.items():
         names = list(dict.fromkeys(name for part in block.values() for name in part if name != "questions"))

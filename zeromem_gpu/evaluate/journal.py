@@ -12,6 +12,7 @@ from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.traces import json_line
 
 NAME = "state.jsonl"
+_FIRST = "configuration"
 
 
 class Journal:
@@ -38,7 +39,7 @@ class Journal:
             self._steps = {line["step"]: line["value"] for line in lines[1:]}
         # what is kept is written anew: appending behind a torn line would tear the next one too
         partial = self._file.with_suffix(".tmp")
-        rows = [{"configuration": wanted}, *({"step": k, "value": v} for k, v in self._steps.items())]
+        rows = [{_FIRST: wanted}, *({"step": k, "value": v} for k, v in self._steps.items())]
         partial.write_text("".join(map(json_line, rows)), encoding="utf-8")
         os.replace(partial, self._file)
 
@@ -50,8 +51,12 @@ class Journal:
         """The value of a finished step."""
         return self._steps[step]
 
+    def get(self, step: str) -> Any:
+        """The value of a finished step, None for another."""
+        return self._steps.get(step)
+
     def put(self, step: str, value: Any) -> Any:
-        """Keep a finished step; returns its value as it will be read, through JSON."""
+        """Keep a finished step, also in place of an earlier value; returns it as read back through JSON."""
         line = json_line({"step": step, "value": value})
         if self._file is not None:
             with open(self._file, "a", encoding="utf-8") as file:
@@ -71,13 +76,17 @@ class Journal:
                 row = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(row, dict) and ("step" in row if rows else "configuration" in row):
+            if isinstance(row, dict) and (_is_step(row) if rows else isinstance(row.get(_FIRST), dict)):
                 rows.append(row)
         return rows
 
 
+def _is_step(row: Mapping[str, Any]) -> bool:
+    return isinstance(row.get("step"), str) and "value" in row
+
+
 def _compare(first: Mapping[str, Any], wanted: Mapping[str, Any], file: Path) -> None:
-    before, now = _flat(first["configuration"]), _flat(wanted)
+    before, now = _flat(first[_FIRST]), _flat(wanted)
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if names:
         shown = "; ".join(

@@ -44,6 +44,8 @@ class Plan:
     out. `k` is the number of primary units that a reader's evidence has (the paper's K), `limit` the most
     units of it after closure; `budget` repeats that for other K. Rankings keep `depth` traces. One index
     holds at most `chunk` traces (0 for all in one); `latency_samples` questions are also asked one by one.
+    With `baseline_answers` the reader also answers from the first K traces of every flat baseline, at
+    K traces a question while the method's own evidence has what closure adds, too.
     """
 
     config: Config = field(default_factory=Config)
@@ -51,6 +53,7 @@ class Plan:
     ablations: tuple[str, ...] = ()
     budget: tuple[int, ...] = ()
     baselines: tuple[str, ...] = ()
+    baseline_answers: bool = False
     k: int = 5
     limit: int | None = None
     depth: int = 12
@@ -62,6 +65,8 @@ class Plan:
         _names("views", self.views, VIEWS)
         _names("ablate", self.ablations, ABLATIONS, empty=True)
         _names("baselines", self.baselines, BASELINES, empty=True)
+        if self.baseline_answers and not self.baselines:
+            raise InvalidInput("baseline-answers", "it without baselines", "--baselines with it")
         if self.depth < metrics.DEEPEST_CUTOFF:
             allowed = (
                 f"at least {metrics.DEEPEST_CUTOFF}, since recall@{metrics.DEEPEST_CUTOFF} is reported"

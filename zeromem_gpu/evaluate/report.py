@@ -14,7 +14,8 @@ from typing import Any
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.evaluate import metrics
 from zeromem_gpu.evaluate.datasets import Dataset, Question
-from zeromem_gpu.evaluate.runner import Findings, Ranking, Reading
+from zeromem_gpu.evaluate.reading import Reading
+from zeromem_gpu.evaluate.runner import Findings, Ranking
 from zeromem_gpu.evaluate.summary import answer_scores, gold_of
 from zeromem_gpu.traces import json_line
 

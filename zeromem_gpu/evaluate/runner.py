@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.evaluate.datasets import Conversation, Dataset, Question
 from zeromem_gpu.evaluate.journal import Journal
-from zeromem_gpu.evaluate.plan import Plan, Variant, reading_groups
+from zeromem_gpu.evaluate.plan import Plan
+from zeromem_gpu.evaluate.reading import (
+    NamedReader,
+    Reading,
+    ReadSome,
+    failed,
+    groups,
+    read_engine,
+    read_flat,
+    read_step,
+    search,
+    support,
+    unpacked,
+)
+from zeromem_gpu.evaluate.recorded import RecordedReader
 
 if TYPE_CHECKING:
     from zeromem_gpu import Config, Memory, SearchResult
@@ -19,16 +33,6 @@ BUILD_TIMINGS = ("ner_s", "encode_s", "graph_s", "bm25_s")
 
 Progress = Callable[[str, int, int], None]
 Step = Callable[["Memory"], Any]
-
-
-class NamedReader(Protocol):
-    """What answers from evidence; see `zeromem_gpu.reader`."""
-
-    name: str
-
-    def read(self, results: Sequence[SearchResult]) -> Sequence[Any]:
-        """One reply a result, in their order."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +56,6 @@ class Ranking:
     route: str
     ranked: tuple[Ranked, ...]
     support: tuple[int | None, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The evidence set of one question and what a reader made of it.
-
-    `ids` are its traces in order, `units` how many units it has. Without a reader the rest stays empty;
-    `reader_text` is the answer before calibration and `changes` what calibration did.
-    """
-
-    ids: tuple[str, ...]
-    units: int
-    support: tuple[int | None, ...] = ()
-    text: str | None = None
-    reader_text: str | None = None
-    changes: tuple[Mapping[str, Any], ...] = ()
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +83,8 @@ def run(
 ) -> Findings:
     """Do what `plan` says, part by part; each part has an empty memory of `make_memory` to itself.
 
-    Steps that `journal` holds are not done again, and a part of which every step is there is not indexed.
+    Steps that `journal` holds are not done again, but for the questions for which the reader failed: they
+    are asked again. A part of which every step is there is not indexed.
     `progress` is called as (stage, done, total). A data set without questions is `InvalidInput`.
     """
     journal = journal or Journal(None, {})
@@ -133,7 +119,9 @@ def _part(
 ) -> None:
     """Every missing step of one part."""
     steps = {
-        name: step for name, step in _steps(number, dataset, plan, reader, progress) if name not in journal
+        name: step
+        for name, step in _steps(number, dataset, plan, reader, journal, progress)
+        if name not in journal or _asks_again(journal[name], reader)
     }
     if not steps:
         return
@@ -144,7 +132,7 @@ def _part(
     # models load and device copies are made at the first search: not a cost of each question
     firsts = {question.bank: question for question in reversed(dataset.questions)}
     began = time.perf_counter()
-    _search(memory, list(firsts.values()), config=plan.primary.config, top_k=plan.depth, limit=plan.depth)
+    search(memory, list(firsts.values()), config=plan.primary.config, top_k=plan.depth, limit=plan.depth)
     built["first_searches_s"] = time.perf_counter() - began
     if f"{number}/built" not in journal:
         journal.put(f"{number}/built", built)
@@ -154,19 +142,40 @@ def _part(
     progress(f"steps of part {number + 1}", len(steps), len(steps))
 
 
+def _asks_again(value: Any, reader: NamedReader | None) -> bool:
+    """Whether a kept step holds failures that another call of the reader may mend."""
+    return bool(failed(value)) and not isinstance(reader, RecordedReader)
+
+
 def _steps(
-    number: int, dataset: Dataset, plan: Plan, reader: NamedReader | None, progress: Progress
+    number: int,
+    dataset: Dataset,
+    plan: Plan,
+    reader: NamedReader | None,
+    journal: Journal,
+    progress: Progress,
 ) -> Iterator[tuple[str, Step]]:
     """The steps of one part by name, in their order."""
+
+    def reading(name: str, read: ReadSome) -> Iterator[tuple[str, Step]]:
+        for at, group in enumerate(groups(questions, reader)):
+            step = f"{number}/read/{name}/{at}"
+            yield step, read_step([questions[place] for place in group], read, journal.get(step))
+
     questions = dataset.questions
     for variant in plan.variants:
         yield f"{number}/rank/{variant.name}", _ranking_step(questions, variant.config, plan.depth)
     for name, variant, k in plan.readings:
-        for at, group in enumerate(_groups(questions, reader)):
-            asked = [questions[place] for place in group]
-            yield f"{number}/read/{name}/{at}", _reading_step(asked, variant, k, plan.limit, reader)
+        yield from reading(name, read_engine(variant, k, plan.limit, reader))
     if plan.baselines:
         yield f"{number}/flat", _flat_step(dataset, plan)
+    if plan.baseline_answers and reader is not None:
+        for name in plan.baselines:
+
+            def ranked(name: str = name) -> Any:
+                return journal[f"{number}/flat"][name]
+
+            yield from reading(name, read_flat(dataset, plan, ranked, reader))
     if number == 0 and plan.latency_samples:
 
         def single(memory: Memory) -> Any:
@@ -178,45 +187,11 @@ def _steps(
         yield "single", single
 
 
-def _groups(questions: Sequence[Question], reader: NamedReader | None) -> list[list[int]]:
-    """Questions that are read together; without a reader nothing is slow enough to keep in pieces."""
-    return [list(range(len(questions)))] if reader is None else reading_groups(questions)
-
-
 def _ranking_step(questions: Sequence[Question], config: Config, depth: int) -> Step:
     def step(memory: Memory) -> Any:
-        results = _search(memory, questions, config=config, top_k=depth, limit=depth, explain=True)
+        results = search(memory, questions, config=config, top_k=depth, limit=depth, explain=True)
         rows = [_ranking(result, question) for result, question in zip(results, questions, strict=True)]
         return {"rows": [_packed(row) for row in rows], "timings": dict(results[0].timings or {})}
-
-    return step
-
-
-def _reading_step(
-    questions: Sequence[Question], variant: Variant, k: int, limit: int | None, reader: NamedReader | None
-) -> Step:
-    def step(memory: Memory) -> Any:
-        options: dict[str, Any] = {"config": variant.config, "top_k": k, "limit": limit}
-        if reader is None:
-            found = _search(memory, questions, **options)
-            return [asdict(_reading(one, question)) for one, question in zip(found, questions, strict=True)]
-        answers = memory.ask(
-            [question.text for question in questions], bank=[question.bank for question in questions],
-            reader=reader, calibrate=variant.calibrate, **options,
-        )  # fmt: skip
-        rows = []
-        for answer, question in zip(answers, questions, strict=True):
-            reading = replace(
-                _reading(answer.result, question),
-                text=answer.text,
-                reader_text=answer.reader_text,
-                changes=tuple(asdict(change) for change in answer.changes),
-                prompt_tokens=answer.prompt_tokens,
-                completion_tokens=answer.completion_tokens,
-                error=answer.error,
-            )
-            rows.append(asdict(reading))
-        return rows
 
     return step
 
@@ -234,38 +209,13 @@ def _flat_step(dataset: Dataset, plan: Plan) -> Step:
     return step
 
 
-def _search(memory: Memory, questions: Sequence[Question], **options: Any) -> list[SearchResult]:
-    """One batch over all banks; each question sees its own conversation only."""
-    texts = [question.text for question in questions]
-    return list(memory.search(texts, bank=[question.bank for question in questions], **options))
-
-
 def _ranking(result: SearchResult, question: Question) -> Ranking:
     """The traces of a result, best first; a trace that was split counts once, where it first appears."""
     ranked: dict[str, Ranked] = {}
     for one in result:
         name = one.trace.id
         ranked.setdefault(name, Ranked(name, one.score, one.graph_score, one.hierarchy_score, one.rule))
-    return Ranking(result.profile.route, tuple(ranked.values()), _support(result, question))
-
-
-def _reading(result: SearchResult, question: Question) -> Reading:
-    ids = tuple(dict.fromkeys(one.trace.id for one in result))
-    return Reading(ids, len(result), _support(result, question))
-
-
-def _support(result: SearchResult, question: Question) -> tuple[int | None, ...]:
-    """The rank of the first unit that holds the whole of each supporting span."""
-
-    def rank(name: str, start: int, end: int) -> int | None:
-        places = (
-            place
-            for place, one in enumerate(result, 1)
-            if one.trace.id == name and one.start <= start and end <= one.end
-        )
-        return next(places, None)
-
-    return tuple(rank(*span) for span in question.support)
+    return Ranking(result.profile.route, tuple(ranked.values()), support(result, question))
 
 
 def _packed(row: Ranking) -> dict[str, Any]:
@@ -274,11 +224,6 @@ def _packed(row: Ranking) -> dict[str, Any]:
 
 def _unpacked(row: Mapping[str, Any]) -> Ranking:
     return Ranking(row["route"], tuple(Ranked(*one) for one in row["ranked"]), tuple(row["support"]))
-
-
-def _unpacked_reading(row: Mapping[str, Any]) -> Reading:
-    lists = {name: tuple(row[name]) for name in ("ids", "support", "changes")}
-    return Reading(**{**row, **lists})
 
 
 def _gather(
@@ -296,12 +241,13 @@ def _gather(
         for name, rows in found.items():
             rankings.setdefault(name, []).extend(map(_unpacked, rows))
     readings: dict[str, list[Reading]] = {}
-    for name, _, _ in plan.readings:
+    flat = plan.baselines if plan.baseline_answers and reader is not None else ()
+    for name in (*(name for name, _, _ in plan.readings), *flat):
         readings[name] = []
         for at, part in enumerate(parts):
             asked = [question for one in part for question in one.questions]
-            for group in range(len(_groups(asked, reader))):
-                readings[name] += map(_unpacked_reading, journal[f"{at}/read/{name}/{group}"])
+            for group in range(len(groups(asked, reader))):
+                readings[name] += map(unpacked, journal[f"{at}/read/{name}/{group}"])
     timings: dict[str, float] = {}
     for at in range(len(parts)):
         for laps in (journal[f"{at}/built"], journal[f"{at}/rank/{plan.primary.name}"]["timings"]):
@@ -327,7 +273,7 @@ def _single(
     took = []
     for number, question in enumerate(chosen, 1):
         began = time.perf_counter()
-        _search(memory, [question], **options)
+        search(memory, [question], **options)
         took.append(1000.0 * (time.perf_counter() - began))
         progress("one at a time", number, count)
     p50, p99 = (float(value) for value in np.percentile(took, (50, 99)))

@@ -9,7 +9,8 @@ from zeromem_gpu.evaluate import metrics
 from zeromem_gpu.evaluate.answers import PROTOCOLS, Scores, average
 from zeromem_gpu.evaluate.datasets import Dataset, Question
 from zeromem_gpu.evaluate.plan import Plan
-from zeromem_gpu.evaluate.runner import BUILD_TIMINGS, Findings, Ranking, Reading
+from zeromem_gpu.evaluate.reading import Reading
+from zeromem_gpu.evaluate.runner import BUILD_TIMINGS, Findings, Ranking
 
 SIDES = (("reporting", False), ("tuning", True))
 
@@ -49,7 +50,9 @@ def summarise(
         for name in plan.ablations
     }
     summary["budget"] = {str(k): _read(dataset, findings, f"top-{k}", reader) for k in plan.budget}
-    summary["baselines"] = {name: blocks[name] for name in plan.baselines}
+    summary["baselines"] = {
+        name: blocks[name] | _read_flat(dataset, findings, name, reader) for name in plan.baselines
+    }
     return summary
 
 
@@ -134,6 +137,14 @@ def _read(dataset: Dataset, findings: Findings, name: str, reader: str | None) -
         texts = [one.reader_text or "" for one in readings]
         found["answers_reader"] = answers_block(dataset, findings.questions, texts)
     return found
+
+
+def _read_flat(dataset: Dataset, findings: Findings, name: str, reader: str | None) -> dict[str, Any]:
+    """What the reader made of a flat baseline's evidence; {} where it was not asked."""
+    if name not in findings.readings:
+        return {}
+    errors = sum(one.error is not None for one in findings.readings[name])
+    return {**_read(dataset, findings, name, reader), "errors": errors}
 
 
 def _set_block(

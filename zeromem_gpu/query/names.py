@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from zeromem_gpu.query import rules
 from zeromem_gpu.query.reading import Reading, Word
+from zeromem_gpu.query.speakers import Directory, directory, pattern
 from zeromem_gpu.text.normalize import entity_name
 
 # what the NER model takes along at the start of a name
@@ -35,10 +35,10 @@ def wants_ner(question: str, speakers: Sequence[str]) -> bool:
     """
     if not speakers or not any(map(str.isupper, question)):
         return True
-    known = {word.casefold() for speaker in speakers for word in speaker.split()}
-    known |= rules.NOT_NAMES
+    known = directory(tuple(speakers)).words
     return any(
-        word[0].isupper() and word.casefold() not in known for word in re.findall(r"\w+", question)[1:]
+        word[0].isupper() and word.casefold() not in known and word.casefold() not in rules.NOT_NAMES
+        for word in re.findall(r"\w+", question)[1:]
     )
 
 
@@ -46,10 +46,11 @@ def find_names(reading: Reading, speakers: Sequence[str], options: Sequence[Name
     """All names in reading order, none inside another; the longer wins, quotes and options first."""
     titles = quoted_names(reading.text)
     runs = [*capitalised_runs(reading), *_mentions(reading)]
-    heard = _speakers(reading, speakers)
+    known = directory(tuple(speakers))
+    heard = _speakers(reading, known)
     # a speaker's first name inside a longer name is somebody else ("Mary Shelley"), unless it owns the rest
     found: list[Name] = []
-    for group in (titles, options, sorted([*heard, *runs], key=_length), _pronouns(reading, speakers)):
+    for group in (titles, options, sorted([*heard, *runs], key=_length), _pronouns(reading, known)):
         found.extend(name for name in _free(group, found))
     return tuple(sorted(found, key=lambda name: name.start))
 
@@ -146,13 +147,13 @@ def _mentions(reading: Reading) -> list[Name]:
     return found
 
 
-def _speakers(reading: Reading, speakers: Sequence[str]) -> list[Name]:
+def _speakers(reading: Reading, known: Directory) -> list[Name]:
     """Places where a speaker is named in full, by first name or by a short form of it."""
     found: list[Name] = []
     tags = {word.start: word.tag for word in reading.words}
     begins = {reading.words[i].start for i in _sentence_starts(reading)}
-    for speaker, form, short in _spellings(tuple(speakers)):
-        for match in re.finditer(rf"(?<!\w){re.escape(form)}(?!\w)", reading.text, re.IGNORECASE):
+    for speaker, form, short in known.spelt_in(reading.text):
+        for match in pattern(form).finditer(reading.text):
             written = match.group()
             lower = form.lower()
             plain = short or lower in rules.WORD_NAMES or lower in rules.NOT_NAMES or len(form) < 2
@@ -161,49 +162,25 @@ def _speakers(reading: Reading, speakers: Sequence[str]) -> list[Name]:
                 continue
             found.append(Name(written, match.start(), match.end(), speaker))
     for word in reading.words:
-        nick = _nickname(word.text, tuple(speakers)) if word.tag in ("NNP", "NNPS") else ""
+        nick = known.nickname(word.text) if word.tag in ("NNP", "NNPS") else ""
         if nick:
             found.append(Name(word.text, word.start, word.end, nick))
     return found
 
 
-@lru_cache(maxsize=4096)
-def _spellings(speakers: tuple[str, ...]) -> tuple[tuple[str, str, bool], ...]:
-    """(speaker, how it may be written, whether only with a capital); a shared first name is left out."""
-    full = [(s, s.strip(), False) for s in speakers if any(map(str.isalnum, s))]
-    full = [item for item in full if item[1].lower() not in rules.SELF_NAMES]
-    firsts = [s.split()[0] for s, _, _ in full if len(s.split()) > 1]
-    taken = [s.lower() for _, s, _ in full]
-    short = [
-        (s, s.split()[0], True)
-        for s, _, _ in full
-        if len(s.split()) > 1 and firsts.count(s.split()[0]) == 1 and s.split()[0].lower() not in taken
-    ]
-    return tuple(full + short)
-
-
-def _nickname(word: str, speakers: tuple[str, ...]) -> str:
-    """The one speaker whose first name begins with this shorter capitalised word, else ""."""
-    lower = word.lower()
-    if len(lower) < 3 or not word[:1].isupper() or lower in rules.WORD_NAMES | rules.NOT_NAMES:
-        return ""
-    firsts = [(speaker, speaker.split()[0].lower()) for speaker in speakers if speaker.split()]
-    fits = [speaker for speaker, name in firsts if name.startswith(lower) and len(name) >= len(lower) + 2]
-    return fits[0] if len(fits) == 1 and lower not in [name for _, name in firsts] else ""
-
-
-def _pronouns(reading: Reading, speakers: Sequence[str]) -> list[Name]:
+def _pronouns(reading: Reading, known: Directory) -> list[Name]:
     """The words "I" and "you" where the bank's speakers are roles such as "user" and "assistant"."""
-    roles = {speaker.lower(): speaker for speaker in speakers}
-    found = []
+    found: list[Name] = []
+    if not known.roles:
+        return found
     for word in reading.words:
         for pronouns, names in (
             (rules.FIRST_PERSON, rules.SELF_NAMES),
             (rules.SECOND_PERSON, rules.OTHER_NAMES),
         ):
             if word.lower in pronouns:
-                known = sorted(names & roles.keys())
-                found += [Name(word.text, word.start, word.end, roles[name]) for name in known[:1]]
+                roles = sorted(names & known.roles.keys())
+                found += [Name(word.text, word.start, word.end, known.roles[role]) for role in roles[:1]]
     return found
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from zeromem_gpu.reader.prompt import build_prompt
+from zeromem_gpu.reader.secrets import without_secrets
 from zeromem_gpu.types import SearchResult
 
 logger = logging.getLogger(__name__)
 
+KEY_VARIABLE = "OPENAI_API_KEY"
 MAX_ANSWER_CHARS = 8000
 
 
@@ -50,8 +53,18 @@ class CallableReader:
             said = self._function(build_prompt(result))
         except Exception as error:
             logger.warning("reader %s failed: %s", self.name, type(error).__name__)
-            return ReaderReply("", error=f"{type(error).__name__}: {error}"[:300])
+            return ReaderReply("", error=told(error, (os.environ.get(KEY_VARIABLE) or "").strip()))
         return reply_of(said)
+
+
+def told(error: BaseException, key: str = "") -> str:
+    """An exception as one short line that holds neither `key` nor another secret."""
+    try:
+        message = f"{type(error).__name__}: {error}"
+    except Exception:
+        # an exception of somebody else's may fail to say what it is
+        message = type(error).__name__
+    return without_secrets(message, key)
 
 
 def reply_of(said: object, prompt_tokens: int = 0, completion_tokens: int = 0) -> ReaderReply:
