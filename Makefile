@@ -49,4 +49,5 @@ $(VENV)/.for-test: pyproject.toml
 	@echo "installing into $(VENV): some minutes the first time"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[all-cpu,test]'
+	$(PIP) --no-deps --upgrade --target $(VENV)/triton-3.6 'triton==3.6.0' # what torch 2.11 declares; compiled with, never run
 	@touch $(VENV)/.for-demo $@

@@ -57,7 +57,7 @@ def _epilogue(
         tl.atomic_max(peaks + i_column + o_w, b_peak, mask=m_w & (b_peak > b_known))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["i_first", "n_most"])
 def gather_rows(
     tile_bank, starts, source_starts, group_ptr, slice_ptr, lane_row, columns, weights,
     x, out, scratch, scratch_starts, similarity, hidden, least, eta, own, peaks, i_first, n_most, rounding,
@@ -91,7 +91,7 @@ def gather_rows(
             )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["i_first", "n_most"])
 def combine_rows(
     tile_bank, starts, long_group, long_row, long_ptr, long_count,
     out, scratch, scratch_starts, similarity, hidden, least, eta, own, peaks, i_first, n_most, rounding,
@@ -120,7 +120,7 @@ def combine_rows(
         )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["i_first", "n_most"])
 def best_of(
     starts, x, hidden, peaks, i_first, n_most,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, MASKED: tl.constexpr,
@@ -141,7 +141,7 @@ def best_of(
         tl.atomic_max(peaks + i_tile * WIDTH + o_w, b_peak, mask=o_w < WIDTH)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["i_first", "n_most"])
 def settle(
     starts, found, peaks, eta, total, floor, i_first, n_most,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, SEEDS: tl.constexpr,

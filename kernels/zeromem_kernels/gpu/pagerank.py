@@ -33,7 +33,7 @@ def _start_value(
     return b_y, b_bias, o_x, m_x
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_most"])
 def peak(
     tile_bank, node_ptr, starts, degree, reset, hidden, peaks, n_most, gamma,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, MASKED: tl.constexpr,
@@ -53,7 +53,7 @@ def peak(
         tl.atomic_max(peaks + i_tile * WIDTH + o_w, b_peak, mask=o_w < WIDTH)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_most"])
 def start(
     tile_bank, node_ptr, starts, degree, reset, hidden, scale, bias, x, n_most, gamma,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, MASKED: tl.constexpr, SCALED: tl.constexpr,
@@ -95,7 +95,7 @@ def _relax(
     return tl.where(m_x & (b_degree > 0)[:, None], tl.abs(b_gap) * b_degree[:, None], 0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["i_first", "n_most", "i_colour", "n_colours"])
 def sweep(
     tile_bank, node_ptr, starts, group_ptr, slice_ptr, lane_row, columns, weights,
     degree, bias, x, out, step, scratch, scratch_starts, gaps, gap_starts,
@@ -135,7 +135,7 @@ def sweep(
                 tl.store(gaps + i_gap * WIDTH + o_w, fold(b_gap, BLOCK), mask=m_w)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["i_first", "n_most", "i_colour", "n_colours"])
 def combine(
     tile_bank, node_ptr, starts, group_ptr, long_group, long_row, long_ptr, long_count,
     degree, bias, x, out, step, scratch, scratch_starts, gaps, gap_starts,
@@ -175,7 +175,7 @@ def combine(
             tl.store(gaps + i_gap * WIDTH + o_w, tl.reshape(b_gap, (BLOCK,)), mask=m_w)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_most"])
 def masses(
     tile_bank, node_ptr, starts, degree, x, masses, mass_starts, n_most,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
@@ -201,7 +201,7 @@ def masses(
         tl.store(masses + i_out * WIDTH + o_w, fold(b_sum, BLOCK), mask=o_w < WIDTH)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_most"])
 def finish(
     tile_bank, node_ptr, starts, degree, x, mass, pi, n_most, gamma,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,

@@ -13,7 +13,7 @@ from zeromem_kernels.gpu.launch import block, launch
 CHUNK = 512
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_most"])
 def _chunk_sums(
     x, starts, sums, sum_starts, n_most,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,

@@ -14,7 +14,7 @@ from zeromem_kernels.tiles import Axis
 _ROWS = 64
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_most"])
 def _build(
     eta, prior, entity_starts, unit_starts, node_starts, eta_scale, prior_scale, reset, n_most,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,

@@ -26,7 +26,7 @@ def _usable(x):
     return tl.where(x == x, x + 0.0, -float("inf"))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_most", "n_rows_a_block"])
 def _block_best(
     x, starts, best, best_row, n_most, n_rows_a_block,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
@@ -55,7 +55,7 @@ def _block_best(
     tl.store(best_row + o_out, b_best_row, mask=o_w < WIDTH)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_most", "n_kept", "n_rows_a_block"])
 def _select(
     x, starts, best, best_row, scores, rows, n_most, n_rows_a_block, n_kept,
     WIDTH: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr,
@@ -134,7 +134,7 @@ def _scaled(b_score, i_low, i_high, equal):
     return tl.where(m_spread, tl.div_rn(b_score - i_low, tl.where(m_spread, i_spread, 1.0)), 1.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_kept", "n_graph", "n_hierarchy"])
 def _fuse(
     graph_scores, graph_rows, hierarchy_scores, hierarchy_rows, weight, scores, rows,
     n_graph, n_hierarchy, n_kept, equal,

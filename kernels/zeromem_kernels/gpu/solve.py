@@ -14,7 +14,7 @@ from zeromem_kernels.pagerank import power_of_two
 from zeromem_kernels.slices import LANES, UNROLL, Slices
 from zeromem_kernels.tiles import Axis
 
-_ROWS = 64
+_ROWS = 32
 
 
 class Sweeper:
