@@ -80,6 +80,8 @@ _PATTERNS = {
 _COMPILED = {
     name: re.compile(rf"(?<![\w])(?:{pattern})(?!\w)", re.IGNORECASE) for name, pattern in _PATTERNS.items()
 }
+# the types whose candidates `type_spans` finds
+PATTERNED = frozenset(_COMPILED)
 _DIGIT = re.compile(r"\d")  # also beside the letters of scripts without spaces
 # a title is a quotation that begins with a capital and does not end as a spoken sentence does
 _TITLE = re.compile(r"""["“«]\s*[A-Z0-9][^"“”«»\n]{0,80}[^"“”«»\n.!?,]["”»]""")
@@ -111,3 +113,13 @@ def type_mask(text: str, mentions: Sequence[_Labelled]) -> int:
     if not mask & _BIT["title"] and _TITLE.search(text):
         mask |= _BIT["title"]
     return mask
+
+
+def type_spans(text: str, kind: str) -> list[str]:
+    """The candidates for an answer of type `kind` in `text`, in order; none where no pattern tells them.
+
+    >>> type_spans("We waited three weeks, then two more days.", "duration")
+    ['three weeks', 'two more days']
+    """
+    pattern = _COMPILED.get(kind)
+    return [match.group() for match in pattern.finditer(text.replace("’", "'"))] if pattern else []
