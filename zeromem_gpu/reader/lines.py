@@ -26,7 +26,7 @@ _ASKED, _BEFORE, _BESIDE = 0.6, 0.8, 0.2
 _SPOKEN, _FUSED, _RANK, _NEWS, _TYPED, _REPLY, _CAPTION = 0.3, 0.2, 0.1, 0.2, 0.3, 0.2, -0.2
 # more new words than this make a sentence no likelier to hold the answer
 _MUCH = 6
-_QUESTION = re.compile(r"[?？؟][\"'”’»」』)\]]*\s*\Z")
+_QUESTION = re.compile(r"[?？؟][!！…]*[\"'”’»」』)\]]*\s*\Z")
 
 Stems = frozenset[str]
 

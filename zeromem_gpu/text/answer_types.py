@@ -64,8 +64,8 @@ _PATTERNS = {
     r"|for (?:years|months|weeks|days|hours|ages|decades)|since \w+"
     r"|(?:all|whole|entire) (?:day|night|week|month|year|summer|winter|weekend)",
     "frequency": rf"every (?:\w+ )?(?:{_UNIT}|{_DAY}|{_PART})"
-    rf"|(?:once|twice|{_COUNTED} times) (?:an?|each|every|per)|daily|weekly|monthly|yearly|annually"
-    rf"|(?:each|per) {_UNIT}|{_COUNTED} {_UNIT} (?:a|per) {_UNIT}|always|usually|often|rarely|regularly"
+    rf"|(?:once|twice|{_COUNTED} times) (?:an?|each|every|per)(?: \w+)?|daily|weekly|monthly"
+    rf"|yearly|annually|(?:each|per) {_UNIT}|{_COUNTED} {_UNIT} (?:a|per) {_UNIT}|always|usually|often|rarely|regularly"
     r"|never|sometimes|occasionally|on weekends|(?:mon|tues|wednes|thurs|fri|satur|sun)days",
     "count": rf"{_COUNTED.replace('|an?|', '|')} (?:[a-z]+ )?(?:[a-z]+s|people|men|women|children)"
     r"|once|twice|both",
