@@ -13,7 +13,7 @@ from zeromem_gpu.calibrate.times import say_day
 from zeromem_gpu.calibrate.words import stem_set, words
 from zeromem_gpu.reader.base import ReaderReply
 from zeromem_gpu.reader.lines import Lines, read_lines
-from zeromem_gpu.reader.spans import names, options, quoted, trimmed
+from zeromem_gpu.reader.spans import asked_noun, described, names, options, quoted, trimmed
 from zeromem_gpu.text.answer_types import type_spans
 from zeromem_gpu.types import QueryProfile, SearchResult
 
@@ -54,6 +54,12 @@ _Form = Callable[[Lines, QueryProfile], str]
 def _phrase(lines: Lines, profile: QueryProfile) -> str:
     """The best line without a beginning that says nothing new."""
     return trimmed(lines.ranked[0].text, lines.known)
+
+
+def _entity(lines: Lines, profile: QueryProfile) -> str:
+    """Which one of the asked kind the best line speaks of."""
+    noun = asked_noun(profile.text, profile.keywords)
+    return described(lines.ranked[0].text, noun, lines.known) if noun else ""
 
 
 def _told(lines: Lines, profile: QueryProfile) -> str:
@@ -148,6 +154,7 @@ _FORMS: dict[str, _Form] = {
     "yes/no": _yes_no,
     "choice": _choice,
     "list": _list,
+    "entity": _entity,
     "reason": _reason,
     "description": _told,
 }

@@ -65,8 +65,9 @@ _PATTERNS = {
     r"|(?:all|whole|entire) (?:day|night|week|month|year|summer|winter|weekend)",
     "frequency": rf"every (?:\w+ )?(?:{_UNIT}|{_DAY}|{_PART})"
     rf"|(?:once|twice|{_COUNTED} times) (?:an?|each|every|per)(?: \w+)?|daily|weekly|monthly"
-    rf"|yearly|annually|(?:each|per) {_UNIT}|{_COUNTED} {_UNIT} (?:a|per) {_UNIT}|always|usually|often|rarely|regularly"
-    r"|never|sometimes|occasionally|on weekends|(?:mon|tues|wednes|thurs|fri|satur|sun)days",
+    rf"|yearly|annually|(?:each|per) {_UNIT}|{_COUNTED} {_UNIT} (?:a|per) {_UNIT}|always|usually|often"
+    r"|rarely|regularly|never|sometimes|occasionally|on weekends"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)days",
     "count": rf"{_COUNTED.replace('|an?|', '|')} (?:[a-z]+ )?(?:[a-z]+s|people|men|women|children)"
     r"|once|twice|both",
     "number": r"two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|hundreds?"
