@@ -72,7 +72,7 @@ def test_no_question_is_an_answer(mark: str) -> None:
 FORMS = {
     "leads-and-names": ("What did Ann bake?", "entity", "Hey Ann, I baked a plum cake.", "plum cake."),
     "kind-of-thing": (
-        "What kind of boat did Ann buy?", "entity", "I bought an old fishing boat at last.", "old fishing boat",
+        "What kind of boat did Ann buy?", "entity", "I bought an old fishing boat.", "old fishing boat",
     ),
     "thing-without-a-kind": ("What boat did Ann buy?", "entity", "My boat is red.", "red."),
     "thanks-say-nothing": ("What did Ann bake?", "entity", "Thanks, Ann! A plum cake.", "plum cake."),
