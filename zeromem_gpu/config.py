@@ -88,7 +88,7 @@ class Config:
     tolerance: float = _number(1e-6, 5e-7, 1e-1, "ours: L1 error of PageRank before rescaling")
     graph_lexical: float = _number(0.4, 0.0, 10.0, "open: lambda_1, BM25 in the refined ranking")
     graph_phrase: float = _number(0.5, 0.0, 10.0, "open: lambda_2, phrases in the refined ranking")
-    graph_subject: float = _number(2.0, 0.0, 10.0, "open: names of the subject in the refined ranking")
+    graph_subject: float = _number(0.5, 0.0, 10.0, "open: names of the subject in the refined ranking")
     graph_temporal: float = _number(1.5, 0.0, 10.0, "open: temporal validity in the refined ranking")
     graph_type: float = _number(0.35, 0.0, 10.0, "open: answer type in the refined ranking")
 

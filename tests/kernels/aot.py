@@ -1,8 +1,8 @@
 """Compile the Triton kernels ahead of time, without a GPU, and read back what the compiler made of them.
 
 Run as `python -m tests.kernels.aot`, without TRITON_INTERPRET: prints triton's version and then one JSON
-object a line. A path with another triton in front of PYTHONPATH compiles with that one. Recording anew, after a
-change that is meant: `python -m tests.kernels.aot > tests/kernels/aot_3.7.jsonl` (or 3.6).
+object a line. A path with another triton in front of PYTHONPATH compiles with that one. To record anew after
+a change that is meant: `python -m tests.kernels.aot > tests/kernels/aot_3.7.jsonl` (or 3.6).
 """
 
 from __future__ import annotations

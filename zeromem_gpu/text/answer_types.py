@@ -67,9 +67,10 @@ _PATTERNS = {
     r"|for (?:years|months|weeks|days|hours|ages|decades)|since \w+"
     r"|(?:all|whole|entire) (?:day|night|week|month|year|summer|winter|weekend)",
     "frequency": rf"every (?:\w+ )?(?:{_UNIT}|{_DAY}|{_PART})"
-    rf"|(?:once|twice|{_COUNTED} times) (?:an?|each|every|per)|daily|weekly|monthly|yearly|annually"
-    rf"|(?:each|per) {_UNIT}|{_COUNTED} {_UNIT} (?:a|per) {_UNIT}|always|usually|often|rarely|regularly"
-    r"|never|sometimes|occasionally|on weekends|(?:mon|tues|wednes|thurs|fri|satur|sun)days",
+    rf"|(?:once|twice|{_COUNTED} times) (?:an?|each|every|per)(?: \w+)?|daily|weekly|monthly"
+    rf"|yearly|annually|(?:each|per) {_UNIT}|{_COUNTED} {_UNIT} (?:a|per) {_UNIT}|always|usually|often"
+    r"|rarely|regularly|never|sometimes|occasionally|on weekends"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)days",
     "count": rf"{_COUNTED.replace('|an?|', '|')} (?:[a-z]+ )?(?:[a-z]+s|people|men|women|children)"
     r"|once|twice|both",
     "number": r"two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|hundreds?"
@@ -83,6 +84,8 @@ _PATTERNS = {
 _COMPILED = {
     name: re.compile(rf"(?<![\w])(?:{pattern})(?!\w)", re.IGNORECASE) for name, pattern in _PATTERNS.items()
 }
+# the types whose candidates `type_spans` finds
+PATTERNED = frozenset(_COMPILED)
 _DIGIT = re.compile(r"\d")  # also beside the letters of scripts without spaces
 # a title is a quotation that begins with a capital and does not end as a spoken sentence does
 _TITLE = re.compile(r"""["“«]\s*[A-Z0-9][^"“”«»\n]{0,80}[^"“”«»\n.!?,]["”»]""")
@@ -114,3 +117,13 @@ def type_mask(text: str, mentions: Sequence[_Labelled]) -> int:
     if not mask & _BIT["title"] and _TITLE.search(text):
         mask |= _BIT["title"]
     return mask
+
+
+def type_spans(text: str, kind: str) -> list[str]:
+    """The candidates for an answer of type `kind` in `text`, in order; none where no pattern tells them.
+
+    >>> type_spans("We waited three weeks, then two more days.", "duration")
+    ['three weeks', 'two more days']
+    """
+    pattern = _COMPILED.get(kind)
+    return [match.group() for match in pattern.finditer(text.replace("’", "'"))] if pattern else []

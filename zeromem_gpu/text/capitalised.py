@@ -29,13 +29,13 @@ _SKIPPED_TEXT = """
     man dude guys buddy bro sis mom mum dad mr mrs ms miss dr prof sir madam
     tv pc diy asap fyi btw imo imho aka etc am pm ps
 """
-_EXCLAMATION_TEXT = """
+EXCLAMATIONS = """
     oh ah aw aww hey hi hello bye goodbye wow yay yeah yep yup nope nah hmm hm huh ok okay lol omg haha ha
     thanks thank please sorry congrats congratulations well woohoo whoa glad sure right great good nice
     cool awesome amazing absolutely definitely really totally exactly true indeed maybe perhaps
     happy dear cheers welcome gosh
 """
-_EXCLAMATIONS = frozenset(_EXCLAMATION_TEXT.split())
+_EXCLAMATIONS = frozenset(EXCLAMATIONS.split())
 _SKIPPED = frozenset(_SKIPPED_TEXT.split()) | _EXCLAMATIONS
 
 
