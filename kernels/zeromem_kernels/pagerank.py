@@ -85,8 +85,10 @@ def personalized_pagerank(
         tolerance: the L1 error allowed, above 0.
         solver: "sor" or "power". SOR on a graph that is not symmetric becomes power iteration, and says so.
         sweeps: exactly so many, without residuals; None stops each column by its own residual.
-        storage: what y is kept in between sweeps. float16 (sums stay float32) halves the traffic for an L1 error of
-            about 3e-4 and takes `sweeps_for(gamma, tolerance, solver)` sweeps where `sweeps` is None.
+        storage: what y is kept in between sweeps; sums are float32 always. float16 halves the traffic: y is swept
+            to what float16 can hold, then the residual is taken in float32 and its solution, swept in float16 too,
+            added. Both numbers of sweeps follow from γ and the tolerance. With `sweeps` given there is
+            no such correction and the L1 error is about 3e-4.
 
     Returns:
         π with sweeps and residuals. A column whose reset is zero stays zero.
@@ -99,13 +101,15 @@ def personalized_pagerank(
     if solver == "sor" and not (is_sound(graph, axis.ptr) if graph.sound is None else graph.sound):
         _say_once("the graph is not symmetric and three-coloured: power iteration in place of SOR")
         solver = "power"
-    if sweeps is None and storage == torch.float16:
-        sweeps = sweeps_for(gamma, tolerance, solver)
+    fixed = None if sweeps is None else (sweeps, 0)
+    if fixed is None and storage == torch.float16:
+        # to 2⁻¹⁰ at first, which float16 holds, and from there to the tolerance
+        fixed = (sweeps_for(gamma, 2**-10, solver), sweeps_for(gamma, min(2**10 * tolerance, 1.0), solver))
     if on_triton(reset):
-        return _triton_form(graph, reset, axis, hidden, gamma, tolerance, solver, sweeps, storage)
+        return _triton_form(graph, reset, axis, hidden, gamma, tolerance, solver, fixed, storage)
     cpu = compiled(reset)
     if cpu is None or storage == torch.float16:
-        return _torch_form(graph, reset, axis, hidden, gamma, tolerance, solver, sweeps, storage)
+        return _torch_form(graph, reset, axis, hidden, gamma, tolerance, solver, fixed, storage)
     x = torch.empty_like(reset)
     done = torch.zeros((len(axis.tiles), reset.shape[1]), dtype=torch.int32)
     residuals = torch.zeros((len(axis.tiles), reset.shape[1]))
@@ -136,6 +140,11 @@ def sweeps_for(gamma: float, tolerance: float, solver: str) -> int:
         return 1
     sweeps = math.ceil(math.log(tolerance / 2.0) / math.log(rate))
     return max(sweeps - (solver == "power"), 1)
+
+
+def total_sweeps(sweeps: tuple[int, int] | None) -> int:
+    """Passes over the graph: sweeps of y, and where it is corrected the residual and the correction's sweeps."""
+    return 0 if sweeps is None else sweeps[0] + sweeps[1] + (sweeps[1] > 0)
 
 
 def is_sound(graph: Graph, ptr: Tensor) -> bool:
@@ -188,7 +197,7 @@ def _say_once(what: str) -> None:
 
 def _triton_form(
     graph: Graph, reset: Tensor, axis: Axis, hidden: Tensor | None, gamma: float, tolerance: float, solver: str,
-    sweeps: int | None, storage: torch.dtype,
+    sweeps: tuple[int, int] | None, storage: torch.dtype,
 ) -> PageRank:  # fmt: skip
     from zeromem_kernels.gpu.solve import Sweeper, solve
 
@@ -199,7 +208,7 @@ def _triton_form(
         (len(axis.tiles), reset.shape[1]), _omega(gamma) if in_place else 1.0, device=reset.device
     )
     done, residuals = solve(
-        state, step, in_place=in_place, tolerance=tolerance * (1.0 - gamma), sweeps=sweeps,
+        state, step, tolerance=tolerance * (1.0 - gamma), sweeps=sweeps,
         unchecked=_UNCHECKED_SWEEPS, most=_most_sweeps(gamma, solver),
     )  # fmt: skip
     return PageRank(state.finish(), done, residuals)
@@ -231,62 +240,102 @@ def _most_sweeps(gamma: float, solver: str) -> int:
 
 def _torch_form(
     graph: Graph, reset: Tensor, axis: Axis, hidden: Tensor | None, gamma: float, tolerance: float, solver: str,
-    sweeps: int | None, storage: torch.dtype,
+    sweeps: tuple[int, int] | None, storage: torch.dtype,
 ) -> PageRank:  # fmt: skip
-    """y ← b + (γ/d) Σ W y with b = (1−γ) r/d; float16 rounds y and b as storage under a scale would."""
-    tiles, width = axis.tiles, reset.shape[1]
-    rows, columns, weights = axis.lift(graph.weights, axis)
+    """y ← b + (γ/d) Σ W y with b = (1−γ) r/d; float16 rounds y under a scale as storage would."""
     degree = graph.degree[axis.stacked_row][:, None]
     one = torch.where(degree > 0, degree, 1.0)
-    gain = torch.where(degree > 0, gamma / one, 0.0)
     free = torch.ones_like(reset, dtype=torch.bool) if hidden is None else ~hidden
     bias = torch.where(free, (1.0 - gamma) * reset / one, 0.0)
     y = torch.where(free & (degree > 0), reset / one, bias)
-    scale = torch.ones((len(tiles), width), device=y.device)
-    if storage == torch.float16:
-        scale = power_of_two(tile_reduce(y, axis, "amax").clamp_(min=0.0))
-        bias, y = bias * scale[axis.tile_of_row], y * scale[axis.tile_of_row]
-
-    def stored(x: Tensor) -> Tensor:
-        return x.to(storage).float()
-
-    bias, y = stored(bias), stored(y)
-    colours = _edges_by_colour(graph, axis, rows) if solver == "sor" else []
-    omega = _omega(gamma)
-    running = torch.ones((len(tiles), width), dtype=torch.bool, device=reset.device)
-    done = torch.zeros((len(tiles), width), dtype=torch.int32, device=reset.device)
-    residuals = torch.full((len(tiles), width), torch.nan, device=reset.device)
-    count, most = 0, _most_sweeps(gamma, solver) if sweeps is None else sweeps
-    while True:
-        if solver == "power" or (sweeps is None and count >= _UNCHECKED_SWEEPS):
-            flow = torch.zeros_like(y).index_add_(0, rows, y[columns] * weights[:, None])
-            new = torch.where(free, bias + gain * flow, 0.0)
-        if sweeps is None and (solver == "power" or count >= _UNCHECKED_SWEEPS):
-            total = tile_reduce((new - y).abs() * degree, axis, "sum") / scale
-            done = torch.where(running, count, done)
-            residuals = torch.where(running, total, residuals)
-            running = running & ~(total <= tolerance * (1.0 - gamma))
-        if count >= most or not bool(running.any()):
-            break
-        active = running[axis.tile_of_row]
-        if solver == "power":
-            y = stored(torch.where(active, new, y))
-        for members, edges in colours:
-            picked, source = rows[edges], columns[edges]
-            flow = torch.zeros_like(y).index_add_(0, picked, y[source] * weights[edges][:, None])
-            relaxed = torch.where(free[members], bias[members] + gain[members] * flow[members], 0.0)
-            y[members] = stored(
-                y[members] + torch.where(active[members], omega * (relaxed - y[members]), 0.0)
-            )
-        count += 1
-    if sweeps is not None:
-        done.fill_(sweeps)
+    gain = torch.where(degree > 0, gamma / one, 0.0)
+    step = _Step(graph, axis, free, gain, solver, _omega(gamma), storage)
+    if sweeps is None:
+        y, done, residuals = _until(
+            step, y, bias, degree, axis, tolerance * (1.0 - gamma), _most_sweeps(gamma, solver)
+        )
+    else:
+        done = torch.full(
+            (len(axis.tiles), reset.shape[1]), total_sweeps(sweeps), dtype=torch.int32, device=y.device
+        )
+        residuals = torch.full(done.shape, torch.nan, device=y.device)
+        y, scale = step.held(y, 1.0)
+        bias = bias * scale
+        y = step.sweep(y, bias, sweeps[0])
+        if sweeps[1]:
+            gap = step.gap(y, bias)
+            error, scale = step.held(gap, 1.0 / (1.0 - gamma))
+            y = y + step.sweep(error, gap * scale, sweeps[1]) / scale
     x = y * one
     # a float32 sum over a bank's nodes would itself be off by more than the tolerance
-    total = torch.zeros((len(tiles), width), dtype=torch.float64, device=x.device)
+    total = torch.zeros(done.shape, dtype=torch.float64, device=x.device)
     total.index_add_(0, axis.tile_of_row, x.double())
     pi = (x * torch.where(total == 0, 0.0, 1.0 / total)[axis.tile_of_row]).float()
     return PageRank(pi, done, residuals)
+
+
+class _Step:
+    """One sweep in torch operations, y kept in `storage`."""
+
+    def __init__(
+        self, graph: Graph, axis: Axis, free: Tensor, gain: Tensor, solver: str, omega: float, storage: torch.dtype
+    ) -> None:  # fmt: skip
+        self._axis, self._free, self._gain, self._omega, self._storage = axis, free, gain, omega, storage
+        self._rows, self._columns, self._weights = axis.lift(graph.weights, axis)
+        self._colours = _edges_by_colour(graph, axis, self._rows) if solver == "sor" else []
+
+    def held(self, x: Tensor, grows: float) -> tuple[Tensor, Tensor]:
+        """x under its power of two as it is stored, and that power for each row; float32 needs none."""
+        if self._storage != torch.float16:
+            return x, torch.ones_like(x)
+        peaks = tile_reduce(x.abs(), self._axis, "amax").clamp_(min=0.0) * grows
+        scale = power_of_two(peaks)[self._axis.tile_of_row]
+        return self._stored(x * scale), scale
+
+    def looks(self, count: int) -> bool:
+        """Whether the residual is looked at after `count` sweeps."""
+        return not self._colours or count >= _UNCHECKED_SWEEPS
+
+    def _stored(self, x: Tensor) -> Tensor:
+        return x.to(self._storage).float()
+
+    def gap(self, y: Tensor, bias: Tensor) -> Tensor:
+        """b + (γ/d) Σ W y − y."""
+        flow = torch.zeros_like(y).index_add_(0, self._rows, y[self._columns] * self._weights[:, None])
+        return torch.where(self._free, bias + self._gain * flow - y, 0.0)
+
+    def sweep(self, y: Tensor, bias: Tensor, count: int = 1, active: Tensor | None = None) -> Tensor:
+        """y after `count` sweeps; columns that are not `active` (bool, as y) stay."""
+        step = torch.ones_like(y) if active is None else active.float()
+        for _ in range(count):
+            if not self._colours:
+                y = self._stored(y + step * self.gap(y, bias))
+            for members, edges in self._colours:
+                picked, source = self._rows[edges], self._columns[edges]
+                flow = torch.zeros_like(y).index_add_(0, picked, y[source] * self._weights[edges][:, None])
+                new = bias[members] + self._gain[members] * flow[members]
+                moved = y[members] + self._omega * step[members] * (new - y[members])
+                y = y.index_copy(0, members, torch.where(self._free[members], self._stored(moved), 0.0))
+        return y
+
+
+def _until(
+    step: _Step, y: Tensor, bias: Tensor, degree: Tensor, axis: Axis, allowed: float, most: int
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Sweep until each column's residual is `allowed`: y, sweeps and residuals."""
+    running = torch.ones((len(axis.tiles), y.shape[1]), dtype=torch.bool, device=y.device)
+    done = torch.zeros(running.shape, dtype=torch.int32, device=y.device)
+    residuals = torch.zeros(running.shape, device=y.device)
+    for count in range(most + 1):
+        if step.looks(count):
+            total = tile_reduce(step.gap(y, bias).abs() * degree, axis, "sum")
+            done = torch.where(running, count, done)
+            residuals = torch.where(running, total, residuals)
+            running = running & ~(total <= allowed)
+        if count == most or not bool(running.any()):
+            break
+        y = step.sweep(y, bias, 1, running[axis.tile_of_row])
+    return y, done, residuals
 
 
 def power_of_two(peaks: Tensor) -> Tensor:

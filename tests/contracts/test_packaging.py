@@ -149,7 +149,7 @@ def test_base_dependencies_stay_light(project: dict[str, Any]) -> None:
 
 
 def test_everything_on_cpu_asks_for_no_gpu_package(project: dict[str, Any]) -> None:
-    """An extra that names another one is followed, as pip does; triton compiles and interprets without a GPU."""
+    """An extra that names another one is followed, as pip does; triton needs no GPU."""
     extras, found, todo = project["optional-dependencies"], set[str](), ["all-cpu", "test"]
     while todo:
         for line in extras[todo.pop()]:

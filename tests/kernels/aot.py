@@ -1,8 +1,8 @@
 """Compile the Triton kernels ahead of time, without a GPU, and read back what the compiler made of them.
 
 Run as `python -m tests.kernels.aot`, without TRITON_INTERPRET: prints triton's version and then one JSON
-object a line. A path with another triton in front of PYTHONPATH compiles with that one. To record anew after
-a change that is meant: `python -m tests.kernels.aot > tests/kernels/aot_3.7.jsonl` (or 3.6).
+object a line. A path with another triton in front of PYTHONPATH compiles with that one. To record anew
+after a change that is meant: `python -m tests.kernels.aot > tests/kernels/aot_3.7.jsonl` (or 3.6).
 """
 
 from __future__ import annotations
@@ -81,36 +81,45 @@ def variants() -> Iterator[Variant]:
     """What is compiled: the widths and storages that a solve on a GPU uses."""
     pagerank, wide = "zeromem_kernels.gpu.pagerank", {"WIDTH": 32, "BLOCK": 32}
     for storage in ("fp16", "fp32"):
-        types = dict.fromkeys(("x", "out", "bias"), f"*{storage}")
+        types = dict.fromkeys(("x", "out", "error"), f"*{storage}")
         slices = {"COLOURS": 3, "LANES": LANES, "UNROLL": UNROLL}
         warps = 2 if storage == "fp16" else 4
         for width in (32, 64):
             columns = {"WIDTH": width, "BLOCK": width}
-            for name, update, residual in (
-                ("sor", True, False),
-                ("power+residual", True, True),
-                ("residual", False, True),
-            ):
-                meta = {**columns, **slices, "UPDATE": update, "RESIDUAL": residual}
+            for name, (update, residual, refine) in (
+                ("sor", (True, False, False)), ("power+residual", (True, True, False)),
+                ("residual", (False, True, False)), ("refine", (False, False, True)),
+            ):  # fmt: skip
+                flags = {"UPDATE": update, "RESIDUAL": residual, "REFINE": refine}
+                wanted = {**types, "gaps": "*i32"} if refine else types
+                meta = {**columns, **slices, **flags}
                 yield Variant(
-                    pagerank, "sweep", f"{name} {storage} {width}", meta, types, warps * width // 32, {}
+                    pagerank, "sweep", f"{name} {storage} {width}", meta, wanted, warps * width // 32, {}
                 )
-        meta = {**wide, "COLOURS": 3, "UPDATE": True, "RESIDUAL": False}
+        meta = {**wide, "COLOURS": 3, "UPDATE": True, "RESIDUAL": False, "REFINE": False}
         yield Variant(pagerank, "combine", f"sor {storage} 32", meta, types, 4, {})
         start = {**wide, "ROWS": 32, "MASKED": True, "SCALED": storage == "fp16"}
         yield Variant(pagerank, "start", f"{storage} 32", start, {**types, "hidden": "*u8"}, 4, {})
         yield Variant(
-            pagerank, "finish", f"{storage} 32", {**wide, "ROWS": 32}, {**types, "mass": "*fp64"}, 4, {}
+            pagerank,
+            "finish",
+            f"{storage} 32",
+            {**wide, "ROWS": 32, "REFINED": storage == "fp16"},
+            {**types, "mass": "*fp64"},
+            4,
+            {},
         )
         yield Variant(
             pagerank,
             "masses",
             f"{storage} 32",
-            {**wide, "CHUNK": CHUNK},
+            {**wide, "CHUNK": CHUNK, "REFINED": storage == "fp16"},
             {**types, "masses": "*fp64"},
             4,
             {},
         )
+    restart = {**wide, "ROWS": 32}
+    yield Variant(pagerank, "restart", "fp16 32", restart, {"x": "*fp16"}, 4, {})
     yield Variant(pagerank, "peak", "32", {**wide, "ROWS": 32, "MASKED": True}, {"hidden": "*u8"}, 4, {})
     activation, mask = "zeromem_kernels.gpu.activation", {"hidden": "*u8"}
     for name, flags in (

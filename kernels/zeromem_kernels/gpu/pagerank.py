@@ -1,8 +1,9 @@
 """Batched Personalized PageRank over slices (formulas and arguments in `zeromem_kernels/pagerank.py`).
 
 In y = D⁻¹π a row is y ← b + (γ/d) Σ W y with b = (1−γ) r/d, made once. The sweep's epilogue holds that, the
-relaxation ω, boundaries (b = −1 marks a hidden row, which costs no byte) and the L1 residual. Storage is
-float32, or float16 under a power of two a column: y ≤ max r/d always, which therefore becomes 2¹³ … 2¹⁴.
+relaxation ω, boundaries (b = −∞ marks a hidden row, which costs no byte) and the L1 residual. y is kept in
+float32, or in float16 under a power of two a column: y ≤ max r/d always, which therefore becomes 2¹³ … 2¹⁴.
+For float16 a refining pass turns b into the residual, whose solution corrects what the rounding of y cost.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def _start_value(
     if MASKED:
         m_hidden = tl.load(hidden + i_reset * WIDTH + o_x, mask=m_x, other=0) != 0
         b_y = tl.where(m_hidden, 0.0, b_y)
-        b_bias = tl.where(m_hidden, -1.0, b_bias)
+        b_bias = tl.where(m_hidden, -float("inf"), b_bias)
     return b_y, b_bias, o_x, m_x
 
 
@@ -72,26 +73,35 @@ def start(
         if SCALED:
             b_scale = tl.load(scale + i_tile * WIDTH + o_w, mask=o_w < WIDTH, other=1.0)[None, :]
             b_y = b_y * b_scale
-            b_bias = tl.where(b_bias < 0, b_bias, b_bias * b_scale)
+            b_bias = b_bias * b_scale
         tl.store(x + i_begin * WIDTH + o_x, b_y, mask=m_x)
         tl.store(bias + i_begin * WIDTH + o_x, b_bias, mask=m_x)
 
 
 @triton.jit
 def _relax(
-    b_sum, b_row, m_row, degree, bias, x, out, b_step, gamma, o_w,
-    WIDTH: tl.constexpr, UPDATE: tl.constexpr,
+    b_sum, b_row, m_row, degree, bias, x, out, b_step, gaps, i_column, gamma, o_w,
+    WIDTH: tl.constexpr, UPDATE: tl.constexpr, REFINE: tl.constexpr,
 ):  # fmt: skip
-    """The epilogue of some rows of a tile: y + ω (b + (γ/d) Σ − y) is stored, the residual |…| d returned."""
+    """The epilogue of some rows of a tile, with the gap g = b + (γ/d) Σ − y: y + ω g is stored; |g| d returned.
+
+    REFINE stores g in place of b instead, and the largest |g| of each column as float bits in `gaps`.
+    """
     m_x = m_row[:, None] & (o_w < WIDTH)[None, :]
     o_x = b_row[:, None] * WIDTH + o_w[None, :]
     b_degree = tl.load(degree + b_row, mask=m_row, other=1.0)
     b_gain = tl.where(b_degree > 0, gamma / tl.where(b_degree > 0, b_degree, 1.0), 0.0)
-    b_bias = tl.load(bias + o_x, mask=m_x, other=-1.0).to(tl.float32)
+    b_bias = tl.load(bias + o_x, mask=m_x, other=-float("inf"))
+    m_free = b_bias != -float("inf")
     b_x = tl.load(x + o_x, mask=m_x, other=0.0).to(tl.float32)
-    b_gap = tl.where(b_bias < 0, 0.0, b_bias + b_gain[:, None] * b_sum - b_x)
+    b_gap = tl.where(m_free, b_bias + b_gain[:, None] * b_sum - b_x, 0.0)
     if UPDATE:
         tl.store(out + o_x, b_x + b_step[None, :] * b_gap, mask=m_x)
+    if REFINE:
+        tl.store(bias + o_x, tl.where(m_free, b_gap, -float("inf")), mask=m_x)
+        b_peak = tl.max(tl.where(m_x, tl.abs(b_gap), 0.0), axis=0).to(tl.int32, bitcast=True)
+        b_known = tl.load(gaps + i_column + o_w, mask=o_w < WIDTH, other=0)
+        tl.atomic_max(gaps + i_column + o_w, b_peak, mask=(o_w < WIDTH) & (b_peak > b_known))
     return tl.where(m_x & (b_degree > 0)[:, None], tl.abs(b_gap) * b_degree[:, None], 0.0)
 
 
@@ -101,7 +111,7 @@ def sweep(
     degree, bias, x, out, step, scratch, scratch_starts, gaps, gap_starts,
     i_first, n_most, i_colour, n_colours, gamma,
     COLOURS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,
-    UNROLL: tl.constexpr, UPDATE: tl.constexpr, RESIDUAL: tl.constexpr,
+    UNROLL: tl.constexpr, UPDATE: tl.constexpr, RESIDUAL: tl.constexpr, REFINE: tl.constexpr,
 ):  # fmt: skip
     """One slice of one tile: its rows relaxed, or its segments summed into scratch."""
     i_tile = i_first + tl.program_id(0) // n_most
@@ -129,7 +139,7 @@ def sweep(
             b_step = tl.load(step + i_tile * WIDTH + o_w, mask=m_w, other=0.0)
             b_gap = _relax(
                 b_sum, b_row, b_row >= 0, degree + tl.load(node_ptr + i_bank), bias + i_begin, x + i_begin,
-                out + i_begin, b_step, gamma, o_w, WIDTH, UPDATE,
+                out + i_begin, b_step, gaps, i_tile * WIDTH, gamma, o_w, WIDTH, UPDATE, REFINE,
             )  # fmt: skip
             if RESIDUAL:
                 tl.store(gaps + i_gap * WIDTH + o_w, fold(b_gap, BLOCK), mask=m_w)
@@ -141,7 +151,7 @@ def combine(
     degree, bias, x, out, step, scratch, scratch_starts, gaps, gap_starts,
     i_first, n_most, i_colour, n_colours, gamma,
     COLOURS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
-    UPDATE: tl.constexpr, RESIDUAL: tl.constexpr,
+    UPDATE: tl.constexpr, RESIDUAL: tl.constexpr, REFINE: tl.constexpr,
 ):  # fmt: skip
     """One row that was cut: its segments summed in a fixed order, then relaxed like any other."""
     i_tile = i_first + tl.program_id(0) // n_most
@@ -165,7 +175,7 @@ def combine(
         b_step = tl.load(step + i_tile * WIDTH + o_w, mask=m_w, other=0.0)
         b_gap = _relax(
             tl.reshape(fold(b_parts, BLOCK), (1, BLOCK)), b_row, b_row >= 0, degree + tl.load(node_ptr + i_bank),
-            bias + i_begin, x + i_begin, out + i_begin, b_step, gamma, o_w, WIDTH, UPDATE,
+            bias + i_begin, x + i_begin, out + i_begin, b_step, gaps, i_tile * WIDTH, gamma, o_w, WIDTH, UPDATE, REFINE,
         )  # fmt: skip
         if RESIDUAL:
             n_slices = tl.load(group_ptr + (i_bank + 1) * COLOURS) - tl.load(group_ptr + i_bank * COLOURS)
@@ -175,10 +185,40 @@ def combine(
             tl.store(gaps + i_gap * WIDTH + o_w, tl.reshape(b_gap, (BLOCK,)), mask=m_w)
 
 
+@triton.jit(do_not_specialize=["i_first", "n_most"])
+def restart(
+    starts, bias, scale, x, i_first, n_most,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Begin on the residual that REFINE left in b: both b and the first y are it, scaled."""
+    i_tile, i_part = i_first + tl.program_id(0) // n_most, tl.program_id(0) % n_most
+    i_begin = tl.load(starts + i_tile)
+    n_rows = (tl.load(starts + i_tile + 1) - i_begin).to(tl.int32)
+    if i_part * ROWS < n_rows:
+        o_w = tl.arange(0, BLOCK)
+        o_row = i_part * ROWS + tl.arange(0, ROWS)
+        m_x = (o_row < n_rows)[:, None] & (o_w < WIDTH)[None, :]
+        o_x = i_begin * WIDTH + (o_row[:, None] * WIDTH + o_w[None, :])
+        b_scale = tl.load(scale + i_tile * WIDTH + o_w, mask=o_w < WIDTH, other=1.0)
+        b_bias = tl.load(bias + o_x, mask=m_x, other=0.0) * b_scale[None, :]
+        tl.store(bias + o_x, b_bias, mask=m_x)
+        tl.store(x + o_x, tl.where(b_bias == -float("inf"), 0.0, b_bias), mask=m_x)
+
+
+@triton.jit
+def _refined(x, error, inverse, o_x, m_x, i_column, o_w, WIDTH: tl.constexpr, REFINED: tl.constexpr):
+    """y, with the correction that refining found."""
+    b_x = tl.load(x + o_x, mask=m_x, other=0.0).to(tl.float32)
+    if REFINED:
+        b_inverse = tl.load(inverse + i_column + o_w, mask=o_w < WIDTH, other=0.0)
+        b_x += tl.load(error + o_x, mask=m_x, other=0.0).to(tl.float32) * b_inverse[None, :]
+    return b_x
+
+
 @triton.jit(do_not_specialize=["n_most"])
 def masses(
-    tile_bank, node_ptr, starts, degree, x, masses, mass_starts, n_most,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+    tile_bank, node_ptr, starts, degree, x, error, inverse, masses, mass_starts, n_most,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, REFINED: tl.constexpr,
 ):  # fmt: skip
     """Σ d y over CHUNK rows of a tile, float64."""
     i_tile, i_chunk = tl.program_id(0) // n_most, tl.program_id(0) % n_most
@@ -194,17 +234,16 @@ def masses(
             m_x = (o_row < n_rows)[:, None] & (o_w < WIDTH)[None, :]
             b_degree = tl.load(p_degree + o_row, mask=o_row < n_rows, other=0.0)
             b_degree = tl.where(b_degree > 0, b_degree, 1.0)
-            b_x = tl.load(
-                x + i_begin * WIDTH + (o_row[:, None] * WIDTH + o_w[None, :]), mask=m_x, other=0.0
-            )
+            o_x = i_begin * WIDTH + (o_row[:, None] * WIDTH + o_w[None, :])
+            b_x = _refined(x, error, inverse, o_x, m_x, i_tile * WIDTH, o_w, WIDTH, REFINED)
             b_sum += b_x.to(tl.float64) * b_degree[:, None]
         tl.store(masses + i_out * WIDTH + o_w, fold(b_sum, BLOCK), mask=o_w < WIDTH)
 
 
 @triton.jit(do_not_specialize=["n_most"])
 def finish(
-    tile_bank, node_ptr, starts, degree, x, mass, pi, n_most, gamma,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+    tile_bank, node_ptr, starts, degree, x, error, inverse, mass, pi, n_most, gamma,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, REFINED: tl.constexpr,
 ):  # fmt: skip
     """π = d y/Σ d y; the storage's scale cancels. A column without mass stays 0."""
     i_tile, i_part = tl.program_id(0) // n_most, tl.program_id(0) % n_most
@@ -220,5 +259,5 @@ def finish(
         b_degree = tl.where(b_degree > 0, b_degree, 1.0)
         b_mass = tl.load(mass + i_tile * WIDTH + o_w, mask=o_w < WIDTH, other=0.0)
         b_inverse = tl.where(b_mass == 0, 0.0, 1.0 / tl.where(b_mass == 0, 1.0, b_mass)).to(tl.float32)
-        b_x = tl.load(x + i_begin * WIDTH + o_x, mask=m_x, other=0.0).to(tl.float32)
+        b_x = _refined(x, error, inverse, i_begin * WIDTH + o_x, m_x, i_tile * WIDTH, o_w, WIDTH, REFINED)
         tl.store(pi + i_begin * WIDTH + o_x, b_x * b_degree[:, None] * b_inverse[None, :], mask=m_x)

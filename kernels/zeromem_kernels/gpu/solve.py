@@ -10,7 +10,7 @@ from torch import Tensor
 from zeromem_kernels.gpu import pagerank as kernels
 from zeromem_kernels.gpu.launch import Wave, as_bytes, block, boundaries, check_size, launch, warps, waves
 from zeromem_kernels.gpu.reduce import CHUNK, chunk_starts, column_sums
-from zeromem_kernels.pagerank import power_of_two
+from zeromem_kernels.pagerank import power_of_two, total_sweeps
 from zeromem_kernels.slices import LANES, UNROLL, Slices
 from zeromem_kernels.tiles import Axis
 
@@ -36,9 +36,12 @@ class Sweeper:
         self._size_buffers(reset.device)
         self.waves = list(waves(axis.host_starts, self._width * storage.itemsize, reset.device))
         self.y = torch.empty(reset.shape, dtype=storage, device=reset.device)
-        self._next = torch.empty_like(self.y if not in_place else self.y[:0])
-        self._bias = torch.empty_like(self.y)
-        self._begin(reset, hidden)
+        self.in_place = in_place
+        self._next = torch.empty_like(self.y[:0] if in_place else self.y)
+        self._bias = torch.empty(reset.shape, device=reset.device)
+        self.error = torch.empty_like(self.y[:0])
+        self._error_scale = torch.ones((len(axis.tiles), self._width), device=reset.device)
+        self.begin(reset, hidden)
 
     def _size_buffers(self, device: torch.device) -> None:
         """Scratch rows for segments, and one row of residuals for each slice and each row that was cut."""
@@ -52,8 +55,8 @@ class Sweeper:
         self._scratch_starts = boundaries(scratch, device)
         self._scratch = torch.empty((int(scratch.sum()), self._width), device=device)
 
-    def _begin(self, reset: Tensor, hidden: Tensor | None) -> None:
-        """b and the first y; for float16 under the largest power of two that its range holds."""
+    def begin(self, reset: Tensor, hidden: Tensor | None) -> None:
+        """Set b and the first y for a reset of the same shape; float16 under the largest power of two that fits."""
         masked = {"MASKED": hidden is not None}
         given = (self._degree, reset, None if hidden is None else as_bytes(hidden))
         self._scale = None
@@ -70,29 +73,53 @@ class Sweeper:
         launch(kernel, programs, *self._head, *args, most, self._gamma,
                **self._columns, **meta, ROWS=_ROWS, num_warps=4)  # fmt: skip
 
-    def relax(self, wave: Wave, step: Tensor) -> None:
-        """One SOR sweep in place, colour after colour; `step` is ω, float32 [T, width], 0 for a stopped column."""
-        for colour in range(self._slices.colours):
-            self._sweep(wave, step, colour, 1, (self.y, self.y))
+    def sweep(self, wave: Wave, step: Tensor, x: Tensor, count: int) -> None:
+        """`count` sweeps of x, which is `y` or `error`; `step` is ω, float32 [T, width], 0 for a stopped column."""
+        for turn in range(count):
+            if self.in_place:
+                for colour in range(self._slices.colours):
+                    self._sweep(wave, step, colour, 1, (x, x))
+            else:
+                self.iterate(wave, step, x, turn)
+        if not self.in_place:
+            self.settle(wave, x, count)
 
-    def iterate(self, wave: Wave, step: Tensor, turn: int, *, measured: bool = False) -> Tensor | None:
+    def iterate(
+        self, wave: Wave, step: Tensor, x: Tensor, turn: int, *, measured: bool = False
+    ) -> Tensor | None:
         """Power iteration number `turn` of a wave; with `measured` the residual before it, as from `residual`."""
-        buffers = (self.y, self._next) if turn % 2 == 0 else (self._next, self.y)
+        buffers = (x, self._next) if turn % 2 == 0 else (self._next, x)
         gaps = self._new_gaps() if measured else None
-        self._sweep(wave, step, 0, self._slices.colours, buffers, gaps)
+        self._sweep(wave, step, 0, self._slices.colours, buffers, gaps, RESIDUAL=measured)
         return None if gaps is None else self._total(wave, gaps)
 
-    def settle(self, wave: Wave, turns: int) -> None:
-        """Bring a wave's y home after `turns` power iterations."""
+    def settle(self, wave: Wave, x: Tensor, turns: int) -> None:
+        """Bring x home after `turns` power iterations."""
         if turns % 2:
             starts = self._axis.host_starts
             rows = slice(int(starts[wave.first]), int(starts[wave.first + wave.size]))
-            self.y[rows] = self._next[rows]
+            x[rows] = self._next[rows]
+
+    def refine(self, wave: Wave, step: Tensor) -> None:
+        """Make b the residual of y, scaled anew, and `error` the first guess at its solution."""
+        if not len(self.error):
+            self.error = torch.empty_like(self.y)
+        tiles = slice(wave.first, wave.first + wave.size)
+        peaks = torch.zeros_like(self._error_scale)
+        bits = peaks.view(torch.int32)
+        self._sweep(wave, step, 0, self._slices.colours, (self.y, self.y), bits, UPDATE=False, REFINE=True)
+        # max |error| ≤ max |residual|/(1 − γ)
+        self._error_scale[tiles] = power_of_two(peaks[tiles] / (1.0 - self._gamma))
+        most = -(-self._axis.tallest // _ROWS)
+        launch(kernels.restart, wave.size * most, self._axis.starts, self._bias, self._error_scale, self.error,
+               wave.first, most, **self._columns, ROWS=_ROWS, num_warps=4)  # fmt: skip
 
     def residual(self, wave: Wave, step: Tensor) -> Tensor:
         """‖(1−γ) r + γ Pᵀ x − x‖₁ of each column of the wave's tiles, float64 [tiles, width]."""
         gaps = self._new_gaps()
-        self._sweep(wave, step, 0, self._slices.colours, (self.y, self.y), gaps, update=False)
+        self._sweep(
+            wave, step, 0, self._slices.colours, (self.y, self.y), gaps, UPDATE=False, RESIDUAL=True
+        )
         return self._total(wave, gaps)
 
     def _new_gaps(self) -> Tensor:
@@ -105,22 +132,15 @@ class Sweeper:
 
     def _sweep(
         self, wave: Wave, step: Tensor, colour: int, count: int, buffers: tuple[Tensor, Tensor],
-        gaps: Tensor | None = None, update: bool = True,
+        gaps: Tensor | None = None, **form: bool,
     ) -> None:  # fmt: skip
         """Launch `count` colours of a wave: slices, then the rows that were cut."""
         slices = self._slices
         group = self._banks[wave.first : wave.first + wave.size] * slices.colours + colour
-        state = (
-            self._degree,
-            self._bias,
-            *buffers,
-            step,
-            self._scratch,
-            self._scratch_starts,
-            gaps,
-            self._gap_starts,
-        )
-        meta = {"COLOURS": slices.colours, "UPDATE": update, "RESIDUAL": gaps is not None} | self._columns
+        scratch = (self._scratch, self._scratch_starts)
+        state = (self._degree, self._bias, *buffers, step, *scratch, gaps, self._gap_starts)
+        meta = {"UPDATE": True, "RESIDUAL": False, "REFINE": False, **form, **self._columns}
+        meta["COLOURS"] = slices.colours
         most = int((slices.host_group[group + count] - slices.host_group[group]).max(initial=0))
         launch(kernels.sweep, wave.size * most, *self._head, slices.group_ptr, slices.slice_ptr, slices.lane_row,
                slices.columns, slices.weights, *state, wave.first, most, colour, count, self._gamma,
@@ -140,44 +160,46 @@ class Sweeper:
         masses = torch.empty(
             (len(self.y) // CHUNK + tiles, self._width), dtype=torch.float64, device=self.y.device
         )
-        launch(kernels.masses, tiles * most, *self._head, self._degree, self.y, masses, sums, most,
-               **self._columns, CHUNK=CHUNK, num_warps=4)  # fmt: skip
+        refined = len(self.error) > 0
+        kept = (self.y, self.error, 1.0 / self._error_scale)
+        launch(kernels.masses, tiles * most, *self._head, self._degree, *kept, masses, sums, most,
+               **self._columns, CHUNK=CHUNK, REFINED=refined, num_warps=4)  # fmt: skip
         mass = masses if most == 1 else column_sums(masses, sums, most)
         pi = torch.empty(self.y.shape, device=self.y.device)
-        self._by_rows(kernels.finish, self._degree, self.y, mass, pi)
+        self._by_rows(kernels.finish, self._degree, *kept, mass, pi, REFINED=refined)
         return pi
 
 
 def solve(
-    state: Sweeper, step: Tensor, *, in_place: bool, tolerance: float, sweeps: int | None, unchecked: int, most: int
+    state: Sweeper, step: Tensor, *, tolerance: float, sweeps: tuple[int, int] | None, unchecked: int, most: int
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Sweep every wave to its end: `sweeps` times, or until each column's residual passes `tolerance`.
+    """Sweep every wave to its end: a fixed number of times, or until each column's residual passes `tolerance`.
 
     Args:
         state: a fresh `Sweeper`.
         step: ω of each column, float32 [T, width]; columns that end are set to 0.
-        in_place: SOR, else power iteration.
         tolerance: the residual allowed.
-        sweeps: a fixed number that asks the device nothing, or None.
+        sweeps: sweeps of y and of its correction (0: none), which ask the device nothing; or None.
         unchecked: SOR's sweeps before the first residual.
         most: sweeps at the most.
 
     Returns:
         Sweeps int32 and residuals float32, both [T, width]; residuals are NaN for a fixed number of sweeps.
     """
-    done = torch.full(step.shape, sweeps or 0, dtype=torch.int32, device=step.device)
+    done = torch.full(step.shape, total_sweeps(sweeps), dtype=torch.int32, device=step.device)
     residuals = torch.full_like(step, torch.nan)
     for wave in state.waves:
         tiles = slice(wave.first, wave.first + wave.size)
-        told = step[tiles], done[tiles], residuals[tiles]
-        if sweeps is not None:
-            for turn in range(sweeps):
-                state.relax(wave, step) if in_place else state.iterate(wave, step, turn)
-            state.settle(wave, 0 if in_place else sweeps)
-        elif in_place:
-            _relax_until(state, wave, step, tolerance, unchecked, most, told)
-        else:
-            _iterate_until(state, wave, step, tolerance, most, told)
+        if sweeps is None:
+            until = _relax_until if state.in_place else _iterate_until
+            until(
+                state, wave, step, tolerance, unchecked, most, (step[tiles], done[tiles], residuals[tiles])
+            )
+            continue
+        state.sweep(wave, step, state.y, sweeps[0])
+        if sweeps[1]:
+            state.refine(wave, step)
+            state.sweep(wave, step, state.error, sweeps[1])
     return done, residuals
 
 
@@ -191,19 +213,19 @@ def _relax_until(
         if count >= unchecked and not _record(state.residual(wave, step), tolerance, count, told):
             return
         if count < most:
-            state.relax(wave, step)
+            state.sweep(wave, step, state.y, 1)
 
 
 def _iterate_until(
-    state: Sweeper, wave: Wave, step: Tensor, tolerance: float, most: int, told: _Told
+    state: Sweeper, wave: Wave, step: Tensor, tolerance: float, unchecked: int, most: int, told: _Told
 ) -> None:  # fmt: skip
     turn = 0
     while turn < most:
-        total = state.iterate(wave, step, turn, measured=True)
+        total = state.iterate(wave, step, state.y, turn, measured=True)
         turn += 1
         if total is not None and not _record(total, tolerance, turn, told):
             break
-    state.settle(wave, turn)
+    state.settle(wave, state.y, turn)
 
 
 def _record(total: Tensor, tolerance: float, count: int, told: _Told) -> bool:
