@@ -81,17 +81,19 @@ def propagate(
     expect_number("sentence_floor", sentence_floor, 0.0, 1.0)
     if on_triton(seeds):
         from zeromem_kernels.gpu import activation
+        from zeromem_kernels.gpu.launch import room
 
         gate = (
             sentence_gate(similarity, sentences, hidden, sentence_floor) if exclude_self and steps else None
         )
-        return activation.propagate(
-            seeds, similarity, hidden,
-            incidence.slices or slice_table(incidence, sentences.ptr, entities.ptr),
-            transposed.slices or slice_table(transposed, entities.ptr, sentences.ptr),
-            sentences, entities,
-            steps=steps, floor=floor, sentence_floor=sentence_floor, gate=gate, rounding=_ROUNDING,
-        )  # fmt: skip
+        with room(f"activation over {sentences.rows} sentence rows of {width} columns", device):
+            return activation.propagate(
+                seeds, similarity, hidden,
+                incidence.slices or slice_table(incidence, sentences.ptr, entities.ptr),
+                transposed.slices or slice_table(transposed, entities.ptr, sentences.ptr),
+                sentences, entities,
+                steps=steps, floor=floor, sentence_floor=sentence_floor, gate=gate, rounding=_ROUNDING,
+            )  # fmt: skip
     gate = sentence_gate(similarity, sentences, hidden, sentence_floor)
     own = tile_spmm(transposed, gate, sentences, entities) if exclude_self and steps else None
     total = eta = _prune(seeds, entities, floor)

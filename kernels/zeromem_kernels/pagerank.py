@@ -14,7 +14,6 @@ so the order inside a colour does not matter. Both stop, per column, by a bound 
 from __future__ import annotations
 
 import logging
-import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,14 +23,17 @@ from torch import Tensor
 from zeromem_kernels.checks import expect, expect_number, expect_one_of
 from zeromem_kernels.scale import tile_reduce
 from zeromem_kernels.slices import Slices, build_slices
+from zeromem_kernels.sweeps import (
+    UNCHECKED_SWEEPS,
+    most_sweeps,
+    omega,
+    power_of_two,
+    sweeps_for,
+    total_sweeps,
+)
 from zeromem_kernels.tiles import Axis, Csr, compiled, on_triton, run_tiles
 
 logger = logging.getLogger(__name__)
-
-# a residual is worth its pass only near the end: every graph measured needs at least this many sweeps
-_UNCHECKED_SWEEPS = 6
-# float32 sums stop improving the residual near 1e-7; more sweeps than this only repeat rounding
-_MOST_SWEEPS = 64
 
 
 class Graph(NamedTuple):
@@ -116,35 +118,17 @@ def personalized_pagerank(
     mask = torch.empty((0, 0), dtype=torch.bool) if hidden is None else hidden
     w = graph.weights
     head = (axis.tiles.bank, axis.ptr, w.indptr, w.indices, w.weights, graph.degree)
-    unchecked, most = _UNCHECKED_SWEEPS, _most_sweeps(gamma, solver)
+    unchecked, most = UNCHECKED_SWEEPS, most_sweeps(gamma, solver)
     if sweeps is not None:  # a residual is never below −1: the last sweep ends it
         tolerance, unchecked, most = -1.0, sweeps, sweeps
     g, eps = _f32(gamma), _f32(tolerance)
     if solver == "sor":
         run_tiles(cpu.sor, axis.tiles, *head, graph.colour_ptr, graph.colour_rows, axis.starts, reset, mask,
-                  g, _f32(_omega(gamma)), eps, unchecked, most, x, done, residuals)  # fmt: skip
+                  g, _f32(omega(gamma)), eps, unchecked, most, x, done, residuals)  # fmt: skip
     else:
         run_tiles(cpu.power_iteration, axis.tiles, *head, axis.starts, reset, mask,
                   g, eps, most, x, done, residuals)  # fmt: skip
     return PageRank(x, done, residuals if sweeps is None else residuals.fill_(torch.nan))
-
-
-def sweeps_for(gamma: float, tolerance: float, solver: str) -> int:
-    """Sweeps after which the L1 error is at most `tolerance`.
-
-    Power iteration from r: ‖π_T − π‖₁ ≤ 2γ^(T+1). SOR: a gain of (ω−1)^¾ a sweep, below what every graph
-    measured gained; on a bipartite graph it is ω−1.
-    """
-    rate = gamma if solver == "power" else (_omega(gamma) - 1.0) ** 0.75
-    if rate <= 0.0:
-        return 1
-    sweeps = math.ceil(math.log(tolerance / 2.0) / math.log(rate))
-    return max(sweeps - (solver == "power"), 1)
-
-
-def total_sweeps(sweeps: tuple[int, int] | None) -> int:
-    """Passes over the graph: sweeps of y, and where it is corrected the residual and the correction's sweeps."""
-    return 0 if sweeps is None else sweeps[0] + sweeps[1] + (sweeps[1] > 0)
 
 
 def is_sound(graph: Graph, ptr: Tensor) -> bool:
@@ -199,19 +183,19 @@ def _triton_form(
     graph: Graph, reset: Tensor, axis: Axis, hidden: Tensor | None, gamma: float, tolerance: float, solver: str,
     sweeps: tuple[int, int] | None, storage: torch.dtype,
 ) -> PageRank:  # fmt: skip
+    from zeromem_kernels.gpu.launch import room
     from zeromem_kernels.gpu.solve import Sweeper, solve
 
-    w, in_place = graph.weights, solver == "sor"
-    slices = w.slices or slice_graph(graph, axis.ptr)
-    state = Sweeper(slices, graph.degree, reset, axis, hidden, gamma, storage, in_place)
-    step = torch.full(
-        (len(axis.tiles), reset.shape[1]), _omega(gamma) if in_place else 1.0, device=reset.device
-    )
-    done, residuals = solve(
-        state, step, tolerance=tolerance * (1.0 - gamma), sweeps=sweeps,
-        unchecked=_UNCHECKED_SWEEPS, most=_most_sweeps(gamma, solver),
-    )  # fmt: skip
-    return PageRank(state.finish(), done, residuals)
+    in_place, width = solver == "sor", reset.shape[1]
+    with room(f"PageRank of {axis.rows} rows of {width} columns", reset.device):
+        slices = graph.weights.slices or slice_graph(graph, axis.ptr)
+        state = Sweeper(slices, graph.degree, reset, axis, hidden, gamma, storage, in_place)
+        step = torch.full((len(axis.tiles), width), omega(gamma) if in_place else 1.0, device=reset.device)
+        done, residuals = solve(
+            state, step, tolerance=tolerance * (1.0 - gamma), sweeps=sweeps,
+            unchecked=UNCHECKED_SWEEPS, most=most_sweeps(gamma, solver),
+        )  # fmt: skip
+        return PageRank(state.finish(), done, residuals)
 
 
 def slice_graph(graph: Graph, ptr: Tensor) -> Slices:
@@ -227,17 +211,6 @@ def _f32(value: float) -> object:
     return np.float32(value)
 
 
-def _omega(gamma: float) -> float:
-    """The relaxation that is optimal for a bipartite graph: 2/(1 + √(1−γ²))."""
-    return 2.0 / (1.0 + math.sqrt(1.0 - gamma * gamma))
-
-
-def _most_sweeps(gamma: float, solver: str) -> int:
-    """Where to stop at the latest: a sweep gains γ by power iteration, about √(ω−1) at worst by SOR."""
-    rate = gamma if solver == "power" else math.sqrt(_omega(gamma) - 1.0)
-    return max(_MOST_SWEEPS, math.ceil(math.log(1e-9) / math.log(rate))) if rate > 0 else _MOST_SWEEPS
-
-
 def _torch_form(
     graph: Graph, reset: Tensor, axis: Axis, hidden: Tensor | None, gamma: float, tolerance: float, solver: str,
     sweeps: tuple[int, int] | None, storage: torch.dtype,
@@ -249,10 +222,10 @@ def _torch_form(
     bias = torch.where(free, (1.0 - gamma) * reset / one, 0.0)
     y = torch.where(free & (degree > 0), reset / one, bias)
     gain = torch.where(degree > 0, gamma / one, 0.0)
-    step = _Step(graph, axis, free, gain, solver, _omega(gamma), storage)
+    step = _Step(graph, axis, free, gain, solver, omega(gamma), storage)
     if sweeps is None:
         y, done, residuals = _until(
-            step, y, bias, degree, axis, tolerance * (1.0 - gamma), _most_sweeps(gamma, solver)
+            step, y, bias, degree, axis, tolerance * (1.0 - gamma), most_sweeps(gamma, solver)
         )
     else:
         done = torch.full(
@@ -294,7 +267,7 @@ class _Step:
 
     def looks(self, count: int) -> bool:
         """Whether the residual is looked at after `count` sweeps."""
-        return not self._colours or count >= _UNCHECKED_SWEEPS
+        return not self._colours or count >= UNCHECKED_SWEEPS
 
     def _stored(self, x: Tensor) -> Tensor:
         return x.to(self._storage).float()
@@ -336,15 +309,6 @@ def _until(
             break
         y = step.sweep(y, bias, 1, running[axis.tile_of_row])
     return y, done, residuals
-
-
-def power_of_two(peaks: Tensor) -> Tensor:
-    """The scale that brings each peak into [2¹³, 2¹⁴), float32 of their shape; 1 for a column without mass.
-
-    max y ≤ max r/d holds throughout, so nothing overflows float16 even when SOR overshoots by a factor of 3.
-    """
-    exponent = torch.frexp(peaks).exponent
-    return torch.where(peaks > 0, torch.ldexp(torch.ones_like(peaks), 14 - exponent), 1.0)
 
 
 def _edges_by_colour(graph: Graph, axis: Axis, rows: Tensor) -> list[tuple[Tensor, Tensor]]:

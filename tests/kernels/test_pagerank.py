@@ -14,6 +14,7 @@ from tests.kernels.layout import TILINGS, blocks, both, float64, pointer, stacke
 from tests.reference import pagerank
 from zeromem_gpu.build.graph import EntityContextGraph, build_graph
 from zeromem_kernels.pagerank import Graph, PageRank, personalized_pagerank
+from zeromem_kernels.sweeps import sweeps_for
 from zeromem_kernels.tiles import Axis, Tiles
 
 UNITS = (7, 0, 63, 1, 257, 100)
@@ -138,6 +139,26 @@ def test_pagerank(tiling: str, solver: str, gamma: float, masked: bool) -> None:
                     assert not found.pi[block.at, c][mask].any()
     if gamma <= 0.6:  # nearer 1 the residual's own rounding decides when to stop
         assert ((plain.sweeps - fast.sweeps).abs() <= 1).all()
+
+
+@pytest.mark.parametrize("chain", [0.0, 1.0])
+@pytest.mark.parametrize("gamma", [0.15, 0.3, 0.6, 0.8, 0.95])
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-6])
+def test_the_number_of_sweeps_that_a_tolerance_takes(chain: float, gamma: float, tolerance: float) -> None:
+    made = random_banks(chain)
+    axis = made.axis("many")
+    reset = resets(axis, 3)
+    for solver in ("sor", "power"):
+        count = sweeps_for(gamma, tolerance, solver)
+        found = personalized_pagerank(
+            made.graph, reset, axis, None, gamma=gamma, tolerance=tolerance, solver=solver, sweeps=count
+        )
+        assert (found.sweeps == count).all()
+        for block in blocks(axis):
+            for c in range(axis.tiles.width):
+                x = truth(made.weights[block.bank], reset[block.at, c], None, gamma)
+                gap = np.abs(found.pi[block.at, c].numpy() - pagerank.rescaled(x)).sum()
+                assert gap <= 1.2 * tolerance / max(float(x.sum()), 1e-9)
 
 
 def test_a_column_without_mass_stays_zero_and_others_do_not_move_it() -> None:

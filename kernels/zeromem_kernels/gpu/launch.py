@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,6 +87,22 @@ def boundaries(sizes: Tensor, device: torch.device) -> Tensor:
     starts = torch.zeros(len(sizes) + 1, dtype=torch.int64)
     torch.cumsum(sizes, 0, out=starts[1:])
     return starts.to(device)
+
+
+@contextmanager
+def room(what: str, device: torch.device) -> Iterator[None]:
+    """Within this block, memory that runs out is a `NoDevice` that says for what, and what to do."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        free = (
+            f"{torch.cuda.mem_get_info(device)[0] / 2**30:.1f} GiB free"
+            if device.type == "cuda"
+            else "none free"
+        )
+        raise NoDevice(
+            f"{device} is too full for {what} ({free}): end what else uses it, or search in smaller batches"
+        ) from error
 
 
 def as_bytes(mask: Tensor) -> Tensor:

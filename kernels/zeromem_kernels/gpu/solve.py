@@ -10,8 +10,8 @@ from torch import Tensor
 from zeromem_kernels.gpu import pagerank as kernels
 from zeromem_kernels.gpu.launch import Wave, as_bytes, block, boundaries, check_size, launch, warps, waves
 from zeromem_kernels.gpu.reduce import CHUNK, chunk_starts, column_sums
-from zeromem_kernels.pagerank import power_of_two, total_sweeps
 from zeromem_kernels.slices import LANES, UNROLL, Slices
+from zeromem_kernels.sweeps import power_of_two, total_sweeps
 from zeromem_kernels.tiles import Axis
 
 _ROWS = 32
