@@ -1,4 +1,4 @@
-"""The command line: index, search, ask, info, doctor, vectors, eval, compare, demo."""
+"""The command line: index, purge, search, ask, info, doctor, vectors, eval, compare, demo."""
 
 from __future__ import annotations
 
@@ -76,6 +76,32 @@ def index(
         report = memory.add(rows, progress=update)
     memory.save(out)
     console().print(added_view(report))
+
+
+@app.command()
+@guarded
+def purge(
+    directory: IndexFolder,
+    trace: Annotated[list[str] | None, typer.Option("--id", help="Only this trace id; repeatable.")] = None,
+    bank: Bank = None,
+    session: Annotated[list[str] | None, typer.Option(help="Only this session; repeatable.")] = None,
+    before: Annotated[str | None, typer.Option(help="Only traces with an earlier time.")] = None,
+    encoder: EncoderChoice = None,
+    vectors: Vectors = None,
+) -> None:
+    """Forget traces for good: out of the index, its files, and the version before.
+
+    Conditions add up; --bank alone forgets the whole bank. Traces without a time stay with --before.
+    """
+    from zeromem_gpu import Memory
+
+    memory = Memory.open(directory, encoder=encoder, vectors=vectors, device="cpu", cache_dir=False)
+    gone = memory.delete(trace, bank=bank, sessions=session, before=before)
+    if gone:
+        memory.compact()
+        memory.save(directory, only=True)
+    left = memory.info()["traces"]
+    console().print(f"{gone:,} traces forgotten, {left:,} left in {directory}")
 
 
 @app.command()

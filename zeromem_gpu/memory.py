@@ -5,19 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from zeromem_gpu.arguments import name_list, one_each
 from zeromem_gpu.build.boundary import check_boundary
 from zeromem_gpu.build.check import check_traces
 from zeromem_gpu.build.facts import MemoryIndex
+from zeromem_gpu.build.forget import chosen_rows, compact, forget
 from zeromem_gpu.build.ingest import ingest
+from zeromem_gpu.build.spans import encode_spans
 from zeromem_gpu.build.views import bank_view
 from zeromem_gpu.config import Config
 from zeromem_gpu.device import resolve_device
 from zeromem_gpu.encoders.protocol import Encoder, checked_encode
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.search import Searcher
+from zeromem_gpu.text.dates import parse_time
 from zeromem_gpu.text.entities import EntityExtractor
 from zeromem_gpu.text.normalize import clean
 from zeromem_gpu.toolbox import Toolbox
@@ -110,6 +115,81 @@ class Memory:
             tuple(report.quarantined), report.timings,
         )  # fmt: skip
 
+    def update(self, traces: Trace | Iterable[Trace], **options: Any) -> AddReport:
+        """`add` for traces that are there: an id that its bank does not have is an `InvalidInput`."""
+        given = [traces] if isinstance(traces, Trace) else list(traces)
+        banks = self._index.banks if self._index is not None else {}
+        for trace in given:
+            if isinstance(trace, Trace) and (
+                trace.bank not in banks or trace.id not in banks[trace.bank].ids
+            ):
+                raise InvalidInput(
+                    "traces", f"id {trace.id!r} in bank {trace.bank!r}", "an id that is there"
+                )
+        return self.add(given, **options)
+
+    def delete(
+        self,
+        ids: str | Iterable[str] | None = None,
+        *,
+        bank: str | None = None,
+        sessions: str | Iterable[str] | None = None,
+        before: datetime | str | None = None,
+    ) -> int:
+        """Forget traces: those that meet every condition given, in one bank or in all.
+
+        No later search returns or scores them. Their text stays in memory, and in a directory saved later,
+        until `compact`; `zeromem-gpu purge` does both and leaves no older version.
+
+        Args:
+            ids: trace ids; unknown ones match nothing.
+            bank: only in this bank; alone, the whole bank goes.
+            sessions: only of these sessions.
+            before: only traces with an earlier time; a naive one is read in the configuration's zone.
+
+        Returns:
+            How many traces were forgotten. No condition at all is an `InvalidInput`.
+        """
+        if all(condition is None for condition in (ids, bank, sessions, before)):
+            raise InvalidInput("delete", "no condition", "ids, bank, sessions or before")
+        chosen = name_list("ids", ids), name_list("sessions", sessions)
+        if bank is not None and (not isinstance(bank, str) or not bank):
+            raise InvalidInput("bank", repr(bank), "text that is not empty")
+        instant = parse_time(before, self.config.timezone)[0] if before is not None else None
+        with self._writing:
+            index = self._index
+            if index is None:
+                return 0
+            if bank is None and (ids is not None or sessions is not None) and len(index.banks) > 1:
+                raise InvalidInput(
+                    "bank", "None", f"one of the {len(index.banks)} banks: ids are a bank's own"
+                )
+            rows = {
+                name: chosen_rows(index, one, *chosen, instant)
+                for name, one in index.banks.items()
+                if bank is None or name == bank
+            }
+            rows = {name: found for name, found in rows.items() if len(found)}
+            left = forget(index, rows)
+            if self.config.window_vectors == "encoded":
+                still = [name for name in rows if name in left.banks]
+                left = encode_spans(left, still, self._toolbox.tools().encoder, self.config)
+            self._index = left
+        return sum(len(found) for found in rows.values())
+
+    def compact(self) -> int:
+        """Drop what was deleted or replaced from every table; returns the bytes that this frees.
+
+        Searches give what they gave before.
+        """
+        with self._writing:
+            index = self._index
+            if index is None:
+                return 0
+            self._index = compact(index, self.config)
+            before, after = (sum(a.nbytes for a in one.arenas.values()) for one in (index, self._index))
+            return before - after
+
     def prepare(self, banks: Sequence[str] | None = None) -> dict[str, float]:
         """Build what searches need of the banks (all by default) now instead of at the first search.
 
@@ -176,8 +256,8 @@ class Memory:
             if not isinstance(text, str) or not text.strip():
                 raise InvalidInput(f"query[{place}]", repr(text)[:40], "a question that is not blank")
         index = self._index
-        banks = self._one_each("bank", bank, len(questions), self._default_bank(index, bank, questions))
-        boundaries = self._one_each("boundary", boundary, len(questions), None)
+        banks = one_each("bank", bank, len(questions), self._default_bank(index, bank, questions))
+        boundaries = one_each("boundary", boundary, len(questions), None)
         for name in banks:
             if not isinstance(name, str) or not name:
                 raise InvalidInput("bank", repr(name), "text that is not empty")
@@ -255,30 +335,17 @@ class Memory:
             raise InvalidInput("bank", "None", f"one of the {len(names)} banks, or one per question")
         return names[0] if names else "default"
 
-    @staticmethod
-    def _one_each(name: str, given: Any, count: int, default: Any) -> list[Any]:
-        """A value for every question, from one for all or a sequence."""
-        if given is None:
-            return [default] * count
-        if isinstance(given, str | Boundary):
-            return [given] * count
-        if not isinstance(given, Sequence):
-            raise InvalidInput(name, repr(given)[:60], f"one value, or one for each of {count} questions")
-        values = list(given)
-        if len(values) != count:
-            raise InvalidInput(
-                name, f"{len(values)} values", f"one value, or one for each of {count} questions"
-            )
-        return values
-
     # -- files and facts --
 
-    def save(self, directory: str | Path) -> None:
-        """Write the memory to a directory; see `store/` for the format."""
+    def save(self, directory: str | Path, *, only: bool = False) -> None:
+        """Write the memory to a directory; see `store/` for the format.
+
+        The version saved before is kept as a fallback, unless this is to be the `only` one.
+        """
         from zeromem_gpu.store import save_index
 
         index = self._index or MemoryIndex.empty(self._toolbox.tools().encoder.dim)
-        save_index(Path(directory), index, self.config, self._toolbox.fingerprint())
+        save_index(Path(directory), index, self.config, self._toolbox.fingerprint(), only=only)
 
     @classmethod
     def open(

@@ -23,12 +23,12 @@ _TEXT = pa.large_binary()
 _BATCH = 4096  # traces in memory at once on their way to or from a file
 _SCALAR_TABLES = ("sessions", "units", "entities")
 _NULLABLE = ("time", "speaker", "role", "source", "caption")
-# live: the row that its id stands for, not one that an update has replaced
+# place: the rank of its id in the bank, −1 for a row that an update has replaced or a delete hidden
 _TRACE_COLUMNS = pa.schema(
     [
         ("id", _TEXT), ("text", _TEXT), ("session", _TEXT), ("turn", pa.int64()),
         *((name, _TEXT) for name in _NULLABLE),
-        ("entities", pa.list_(_TEXT)), ("metadata", _TEXT), ("live", pa.bool_()),
+        ("entities", pa.list_(_TEXT)), ("metadata", _TEXT), ("place", pa.int64()),
     ]
 )  # fmt: skip
 
@@ -67,7 +67,7 @@ def read_index(folder: Path, dim: int) -> MemoryIndex:
     for table in _SCALAR_TABLES:
         columns[table] |= _read_scalars(folder / f"{table}.parquet", schema(dim)[table])
     bank_of_trace = np.repeat(np.array(names, object), lengths["traces"])
-    columns["traces"]["trace"], live = _read_traces(folder / "traces.parquet", bank_of_trace)
+    columns["traces"]["trace"], place = _read_traces(folder / "traces.parquet", bank_of_trace)
     arenas = {}
     for table, wanted in schema(dim).items():
         _check(table, columns[table], wanted, int(lengths[table].sum()))
@@ -75,12 +75,12 @@ def read_index(folder: Path, dim: int) -> MemoryIndex:
     _check("banks", {"dead": dead}, {"dead": (np.int32, ())}, int(lengths["dead"].sum()))
     if len(set(names)) != len(names) or any((length < 0).any() for length in lengths.values()):
         raise ValueError("banks.parquet has a bank twice, or one of negative size")
-    return MemoryIndex(dim, arenas, _restore_banks(names, lengths, columns, dead, live))
+    return MemoryIndex(dim, arenas, _restore_banks(names, lengths, columns, dead, place))
 
 
 def _restore_banks(
     names: Sequence[str], lengths: Mapping[str, np.ndarray],
-    columns: Mapping[str, Mapping[str, np.ndarray]], dead: np.ndarray, live: np.ndarray,
+    columns: Mapping[str, Mapping[str, np.ndarray]], dead: np.ndarray, place: np.ndarray,
 ) -> dict[str, Bank]:  # fmt: skip
     """The banks with their spans, and the dictionaries that are made from their rows."""
     ends = {table: np.cumsum(length) for table, length in lengths.items()}
@@ -91,8 +91,10 @@ def _restore_banks(
             table: slice(int(ends[table][at]) - length[table], int(ends[table][at])) for table in lengths
         }
         traces = columns["traces"]["trace"][mine["traces"]]
-        # an updated id keeps its place, as it does in a memory that was never closed
-        ids = {trace.id: row for row, trace in enumerate(traces)}
+        # ids in the order that they have in a memory that was never closed
+        ranks = place[mine["traces"]]
+        live = np.flatnonzero(ranks >= 0)
+        ids = {traces[row].id: int(row) for row in live[np.argsort(ranks[live], kind="stable")]}
         banks[name] = Bank(
             name,
             {
@@ -100,7 +102,7 @@ def _restore_banks(
                 for table in columns
                 if length[table]
             },
-            {key: row for key, row in ids.items() if live[mine["traces"].start + row]},
+            ids,
             {text: row for row, text in enumerate(columns["sessions"]["name"][mine["sessions"]])},
             {key: row for row, key in enumerate(columns["entities"]["key"][mine["entities"]].tolist())},
             dead[mine["dead"]],
@@ -135,9 +137,10 @@ def _trace_batches(index: MemoryIndex) -> Iterator[pa.Table]:
             "id": _bytes(trace.id), "text": _bytes(trace.text), "session": _bytes(trace.session),
             "turn": trace.turn, **{name: _bytes(getattr(trace, name)) for name in _NULLABLE},
             "entities": [_bytes(name) for name in trace.entities],
-            "metadata": _bytes(json.dumps(trace.metadata)), "live": bank.ids.get(trace.id) == row,
+            "metadata": _bytes(json.dumps(trace.metadata)), "place": places.get(row, -1),
         }
         for bank in index.banks.values()
+        for places in [{row: place for place, row in enumerate(bank.ids.values())}]
         for row, trace in enumerate(index.column(bank, "traces", "trace"))
     )  # fmt: skip
     while batch := list(islice(rows, _BATCH)):
@@ -145,9 +148,9 @@ def _trace_batches(index: MemoryIndex) -> Iterator[pa.Table]:
 
 
 def _read_traces(path: Path, bank_of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All traces, object [rows], and whether each is live, bool [rows]."""
+    """All traces, object [rows], and the rank of each in its bank, int64 [rows], −1 for what is gone."""
     traces: list[Trace] = []
-    live: list[bool] = []
+    place: list[int] = []
     known: dict[bytes, str] = {}  # names that repeat from trace to trace are kept once
 
     def shared(value: bytes | None) -> str | None:
@@ -160,7 +163,7 @@ def _read_traces(path: Path, bank_of: np.ndarray) -> tuple[np.ndarray, np.ndarra
             raise ValueError(f"{path.name} has other columns or rows than it should")
         for batch in file.iter_batches(_BATCH):
             for row in batch.to_pylist():
-                live.append(row.pop("live"))
+                place.append(row.pop("place"))
                 row |= {name: shared(row[name]) for name in ("session", *_NULLABLE)}
                 row |= {name: _text(row[name]) for name in ("id", "text")}
                 row["entities"] = tuple(_text(name) for name in row["entities"])
@@ -168,7 +171,7 @@ def _read_traces(path: Path, bank_of: np.ndarray) -> tuple[np.ndarray, np.ndarra
                 traces.append(Trace(bank=bank_of[len(traces)], **row))
     column = np.empty(len(traces), object)
     column[:] = traces
-    return column, np.array(live, bool)
+    return column, np.array(place, np.int64)
 
 
 def _scalars(index: MemoryIndex, table: str) -> pa.Table:

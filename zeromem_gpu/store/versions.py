@@ -43,7 +43,14 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-def save_index(directory: Path, index: MemoryIndex, config: Config, fingerprint: Mapping[str, Any]) -> None:
+def save_index(
+    directory: Path,
+    index: MemoryIndex,
+    config: Config,
+    fingerprint: Mapping[str, Any],
+    *,
+    only: bool = False,
+) -> None:
     """Write an index as the newest version of a directory, which is made when it is missing.
 
     The version before is kept, older ones are removed. Another writer is waited for a few seconds.
@@ -53,6 +60,7 @@ def save_index(directory: Path, index: MemoryIndex, config: Config, fingerprint:
         index: may be empty.
         config: comes back from `open_index`.
         fingerprint: JSON values; "encoder" is the encoder's name.
+        only: remove the version before, too.
 
     Raises `StoreError` when the directory cannot be written, another writer holds it, or its index is of a
     newer format; what was saved before then stays as it was.
@@ -62,7 +70,7 @@ def save_index(directory: Path, index: MemoryIndex, config: Config, fingerprint:
             directory.mkdir(parents=True)
             sync_folder(directory.parent)
         with _only_writer(directory):
-            _save(directory, index, config, fingerprint)
+            _save(directory, index, config, fingerprint, only)
     except StoreError:
         raise
     except OSError as error:
@@ -156,7 +164,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _save(directory: Path, index: MemoryIndex, config: Config, fingerprint: Mapping[str, Any]) -> None:
+def _save(
+    directory: Path, index: MemoryIndex, config: Config, fingerprint: Mapping[str, Any], only: bool
+) -> None:
     # a newer format stops here, before anything is written
     before = next((name for name in _candidates(directory) if _whole(directory / name)), None)
     entries = _entries(directory)
@@ -183,7 +193,7 @@ def _save(directory: Path, index: MemoryIndex, config: Config, fingerprint: Mapp
             _discard(final)
         raise
     for entry in entries:
-        if entry != before:
+        if only or entry != before:
             _discard(directory / entry)
 
 
