@@ -56,9 +56,11 @@ def graph_view(signals: Signals) -> GraphView:
     if group.hidden is not None:
         hidden = torch.zeros((nodes.rows, group.tiles.width), dtype=torch.bool, device=stack.device)
         hidden[unit_node] = group.hidden
+    # float16 halves what a card has to gather; its correction reaches the same tolerance
+    storage = torch.float16 if stack.device.type == "cuda" else torch.float32
     ranked = personalized_pagerank(
         stack.graph, reset, nodes, hidden,
-        gamma=config.gamma, tolerance=config.tolerance, solver=config.solver,
+        gamma=config.gamma, tolerance=config.tolerance, solver=config.solver, storage=storage,
     )  # fmt: skip
     # without an aligned entity the dense ranking is the graph ranking (method.md 3.5)
     base = torch.where(aligned[units.tile_of_row], ranked.pi[unit_node], dense)
