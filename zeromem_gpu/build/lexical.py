@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from zeromem_gpu.build.ragged import Rows, checked_int32, expand, from_pairs, pointer
+from zeromem_gpu.build.ragged import Rows, checked_int32, from_pairs, pointer
 from zeromem_gpu.config import Config
+from zeromem_kernels.grouping import term_counts
 
 
 @dataclass(frozen=True)
@@ -46,43 +49,34 @@ def build_lexicon(
     """
     kept = stem != 0
     terms, term = np.unique(stem[kept], return_inverse=True)
-    pair, count = np.unique(term.astype(np.int64) * max(units, 1) + unit[kept], return_counts=True)
-    term, unit = pair // max(units, 1), pair % max(units, 1)
-    by_unit = from_pairs(unit, np.arange(len(unit)), units)
+    token = torch.from_numpy(term.astype(np.int64))
+    unit_ptr = torch.from_numpy(pointer(np.bincount(unit[kept], minlength=units)))
     return Lexicon(
         terms,
         {
-            name: _postings(term, count, by_unit, first, end, len(terms), config)
-            for name, (first, end) in levels.items()
+            name: _postings(term, unit_ptr, *interval, len(terms), config)
+            for name, interval in levels.items()
         },
     )
 
 
 def _postings(
-    term: np.ndarray,
-    count: np.ndarray,
-    by_unit: Rows,
-    first: np.ndarray,
-    end: np.ndarray,
-    terms: int,
-    config: Config,
+    term: Tensor, unit_ptr: Tensor, first: np.ndarray, end: np.ndarray, terms: int, config: Config
 ) -> Rows:
-    """Sum (term, unit) counts over each document's units and weigh them."""
+    """Count terms in each document's units and weigh them."""
     documents = len(first)
-    member, document = expand(first, end)
-    entry, which = expand(by_unit.indptr[member], by_unit.indptr[member + 1])
-    source = by_unit.indices[entry]
-    key = term[source] * max(documents, 1) + document[which]
-    pair, inverse = np.unique(key, return_inverse=True)
-    tf = np.bincount(inverse, count[source], len(pair))
-    term, document = pair // max(documents, 1), pair % max(documents, 1)
-    length = np.bincount(document, tf, documents)
+    starts, ends = (torch.from_numpy(np.ascontiguousarray(edge, np.int64)) for edge in (first, end))
+    found = term_counts(term, unit_ptr, starts, ends, terms)
+    ptr, document, tf = (part.numpy() for part in found)
+    frequency = np.diff(ptr)
+    length = (unit_ptr[ends] - unit_ptr[starts]).numpy()
     average = max(length.mean() if documents else 1.0, 1.0)
-    frequency = np.bincount(term, minlength=terms)
     idf = np.log1p((documents - frequency + 0.5) / (frequency + 0.5))
     k1, b = config.bm25_k1, config.bm25_b
-    weight = idf[term] * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length[document] / average))
-    return Rows(pointer(frequency), checked_int32(document), weight.astype(np.float32))
+    weight = (
+        np.repeat(idf, frequency) * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length[document] / average))
+    )
+    return Rows(ptr, checked_int32(document), weight.astype(np.float32))
 
 
 def build_stream(raw: np.ndarray, unit: np.ndarray) -> WordStream:

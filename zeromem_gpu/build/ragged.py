@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from zeromem_gpu.errors import InvalidInput
+from zeromem_kernels.grouping import stable_order
 
 
 def checked_int32(values: np.ndarray) -> np.ndarray:
@@ -43,9 +45,18 @@ def from_ranges(begin: np.ndarray, end: np.ndarray) -> Rows:
 
 def from_pairs(row: np.ndarray, column: np.ndarray, rows: int, weights: np.ndarray | None = None) -> Rows:
     """Rows from (row, column) pairs in any order; columns ascend inside a row."""
-    order = np.lexsort((column, row))
+    order = _ordered(row, _ordered(column, np.arange(len(row))))
     given = np.ones(len(row), np.float32) if weights is None else weights.astype(np.float32)
     return Rows(pointer(np.bincount(row, minlength=rows)), checked_int32(column[order]), given[order])
+
+
+def _ordered(keys: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """`order`, sorted by the keys of its rows, equal ones as they came."""
+    if len(keys) == 0:
+        return order
+    taken = torch.from_numpy(keys[order].astype(np.int64))
+    sorted_order: np.ndarray = order[stable_order(taken, int(taken.max()) + 1).numpy()]
+    return sorted_order
 
 
 def transpose(table: Rows, columns: int) -> Rows:

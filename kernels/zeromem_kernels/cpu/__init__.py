@@ -4,6 +4,7 @@ They release the GIL and share no output between tiles. `fastmath` stays off: su
 that a query's scores do not depend on the queries beside it.
 """
 
+from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
 from zeromem_kernels.cpu.lexical import bm25_scatter, lookup, phrase_scatter, subject_scatter
 from zeromem_kernels.cpu.pagerank import power_iteration, sor
 from zeromem_kernels.cpu.select import (
@@ -19,6 +20,8 @@ from zeromem_kernels.cpu.sparse import spmax, spmm
 
 __all__ = [
     "bm25_scatter",
+    "document_frequency",
+    "fill_postings",
     "fuse",
     "lookup",
     "min_max",
@@ -32,5 +35,6 @@ __all__ = [
     "sor",
     "spmax",
     "spmm",
+    "stable_order",
     "subject_scatter",
 ]
