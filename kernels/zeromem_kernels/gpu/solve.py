@@ -21,7 +21,8 @@ class Sweeper:
     """The state of one solve: y and b in storage, and the launches that move them.
 
     What it needs to know of `axis` and `slices` it reads when made. Its methods only launch (`residual`
-    returns a tensor that nobody has looked at), so all of them can be captured in a CUDA graph.
+    returns a tensor that nobody has looked at), so all of them can be captured in a CUDA graph: `restart`, so
+    many sweeps, `finish`.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Sweeper:
         self.y = torch.empty(reset.shape, dtype=storage, device=reset.device)
         self._next = torch.empty_like(self.y if not in_place else self.y[:0])
         self._bias = torch.empty_like(self.y)
-        self._begin(reset, hidden)
+        self.restart(reset, hidden)
 
     def _size_buffers(self, device: torch.device) -> None:
         """Scratch rows for segments, and one row of residuals for each slice and each row that was cut."""
@@ -52,8 +53,8 @@ class Sweeper:
         self._scratch_starts = boundaries(scratch, device)
         self._scratch = torch.empty((int(scratch.sum()), self._width), device=device)
 
-    def _begin(self, reset: Tensor, hidden: Tensor | None) -> None:
-        """b and the first y; for float16 under the largest power of two that its range holds."""
+    def restart(self, reset: Tensor, hidden: Tensor | None) -> None:
+        """b and the first y of another r; for float16 under the largest power of two that its range holds."""
         masked = {"MASKED": hidden is not None}
         given = (self._degree, reset, None if hidden is None else as_bytes(hidden))
         self._scale = None
