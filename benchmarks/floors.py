@@ -84,7 +84,6 @@ def costs(scale: Scale, l2: int) -> list[tuple[str, model.Cost]]:
     graph, forward, backward = tables(scale)
     sor, power = (sweeps_for(GAMMA, TOLERANCE, solver) for solver in ("sor", "power"))
     units, entities = (np.full(scale.tiles, rows) for rows in (scale.units, scale.entities))
-    block = max(64, 1 << (-(-scale.units // 2048) - 1).bit_length())
 
     def pagerank(itemsize: int, sweeps: int, in_place: bool) -> model.Cost:
         fits = model.resident_bytes(graph, itemsize, in_place=in_place) <= l2
@@ -104,7 +103,7 @@ def costs(scale: Scale, l2: int) -> list[tuple[str, model.Cost]]:
         ("activation, settle", model.settle(backward.rows, WIDTH, seeds=False)),
         ("activation, 2 steps", model.propagate(forward, backward, 2)),
         ("reset", model.reset(units, entities, WIDTH)),
-        (f"top-{CANDIDATES} of one view", model.ordered_topk(units, WIDTH, CANDIDATES, block)),
+        (f"top-{CANDIDATES} of one view", model.ordered_topk(units, WIDTH, CANDIDATES)),
         (
             f"fusion of {CANDIDATES} + {CANDIDATES}",
             model.fuse(scale.tiles, WIDTH, *2 * (CANDIDATES,), KEPT),

@@ -22,6 +22,8 @@ from zeromem_kernels.slices import LANES
 _F32, _F64, _I32 = 4, 8, 4
 # rows a program of the elementwise kernels takes
 _ROWS = 64
+# blocks into which top-k cuts a tile at the most
+_MOST_BLOCKS = 2048
 # a slice's lane rows, and its first one again: is it of rows or of segments
 _LANE_BYTES = (LANES + 1) * _I32
 # a cut row's id, first segment and number of segments
@@ -214,12 +216,13 @@ def reset(units: np.ndarray, entities: np.ndarray, width: int) -> Cost:
     )
 
 
-def ordered_topk(rows: np.ndarray, width: int, k: int, rows_a_block: int) -> Cost:
+def ordered_topk(rows: np.ndarray, width: int, k: int) -> Cost:
     """Ordered top-k at the most: each of k rounds searches a full block again, 4 bytes in every row."""
     if k == 0:
         return Cost()
-    tiles, n = len(rows), int(rows.sum())
-    blocks = tiles * max(-(-int(rows.max(initial=0)) // rows_a_block), 1)
+    tiles, n, tallest = len(rows), int(rows.sum()), int(rows.max(initial=0))
+    rows_a_block = max(_ROWS, 1 << (-(-tallest // _MOST_BLOCKS) - 1).bit_length())
+    blocks = tiles * max(-(-tallest // rows_a_block), 1)
     best, kept = blocks * width * (_F32 + _I32), tiles * k * width * (_F32 + _I32)
     again = tiles * width * k * rows_a_block * _F32
     dram = n * width * _F32 + best + kept

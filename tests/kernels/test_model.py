@@ -209,7 +209,7 @@ def test_topk_of_full_blocks(k: int) -> None:
     axis = Tiles(torch.tensor([0, 0, 1]), 3).axis(torch.tensor([0, 128, 192]))
     x = torch.rand((axis.rows, 3), generator=torch.Generator().manual_seed(1))
     counter, _ = counted(lambda: ordered_topk(x, axis, k))
-    agrees(counter, model.ordered_topk(np.diff(axis.host_starts), 3, k, select._ROWS))
+    agrees(counter, model.ordered_topk(np.diff(axis.host_starts), 3, k))
 
 
 @every_tiling
@@ -217,9 +217,22 @@ def test_topk_of_any_rows_stays_below_the_bound(tiling: str) -> None:
     axis = axis_of(tiling, (130, 0, 63, 1, 64))
     x = torch.rand((axis.rows, axis.tiles.width))
     counter, _ = counted(lambda: ordered_topk(x, axis, 4))
-    cost = model.ordered_topk(np.diff(axis.host_starts), axis.tiles.width, 4, select._ROWS)
+    cost = model.ordered_topk(np.diff(axis.host_starts), axis.tiles.width, 4)
     assert counter.asked <= cost.l2
     assert counter.dram == cost.dram
+
+
+def test_topk_of_a_tile_with_more_rows_than_blocks_of_64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "_MOST_BLOCKS", 2)
+    monkeypatch.setattr(model, "_MOST_BLOCKS", 2)
+    axis = Tiles(torch.tensor([0]), 2).axis(torch.tensor([0, 256]))
+    x = torch.rand((256, 2), generator=torch.Generator().manual_seed(1))
+    counter, _ = counted(lambda: ordered_topk(x, axis, 3))
+    agrees(counter, model.ordered_topk(np.array([256]), 2, 3))
+
+
+def test_the_model_cuts_tiles_as_top_k_does() -> None:
+    assert (model._ROWS, model._MOST_BLOCKS) == (select._ROWS, select._MOST_BLOCKS)
 
 
 @pytest.mark.parametrize(("graph", "hierarchy", "k"), [(9, 9, 5), (0, 12, 3), (7, 4, 0)])
