@@ -1,7 +1,7 @@
 """A LoCoMo index and its questions as plain arrays, made by `prepare_gpu` and read by `gpu.py`.
 
-All questions stand in tiles of one width. Matrices of small numbers are float16: these are inputs of
-kernels, not results to be compared with anything outside.
+All questions stand in tiles of one width. Similarities and view scores are float16: these are
+inputs of kernels, not results to be compared with anything outside.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ class Batch:
     """A workload with the questions asked of it, float32 matrices on the axis named.
 
     `seeds` entities, `similarity` sentences, `prior` units, `graph_scores` and `hierarchy_scores` units
-    (−inf: not allowed), `share` [T, width] the graph view's weight; `queries` in all, other slots empty.
+    (−inf: not allowed), `share` [T, width] the graph view's weight; `taken` bool [T, width] are the slots
+    that hold a question.
     """
 
     work: Workload
     tiles: Tiles
-    queries: int
+    taken: Tensor
     seeds: Tensor
     similarity: Tensor
     prior: Tensor
@@ -84,7 +85,7 @@ def load(path: Path, device: torch.device) -> Batch:
     seeds.view(-1)[arrays["seed_at"]] = arrays["seed"].float()
     names = ("similarity", "prior", "graph_scores", "hierarchy_scores", "share")
     dense = (arrays[name].float() for name in names)
-    return Batch(work, tiles, int(arrays["queries"]), seeds, *dense)
+    return Batch(work, tiles, arrays["taken"], seeds, *dense)
 
 
 def toy(device: torch.device, width: int = 6) -> Batch:
@@ -110,14 +111,15 @@ def synthetic_batch(work: Workload, queries: int, width: int, *, views_only: boo
         return scores.masked_fill_(scores < 0.1, -torch.inf)
 
     share = torch.where(torch.rand((len(tiles), width), generator=make, device=device) < 0.5, 0.6, 0.4)
+    taken = torch.ones((len(tiles), width), dtype=torch.bool, device=device)
     if views_only:
         nothing = torch.empty((0, width), device=device)
-        return Batch(work, tiles, queries, nothing, nothing, nothing, view(), view(), share)
+        return Batch(work, tiles, taken, nothing, nothing, nothing, view(), view(), share)
     # the entity rows of r are its seeds, scaled
     units, nodes = int(work.ptr["units"][-1]), int(work.ptr["nodes"][-1])
     parts = resets(work, tiles).view(len(tiles), nodes, width)[:, units:]
     seeds = parts.reshape(-1, width) * (3 / ENTITY_SHARE)
     return Batch(
-        work, tiles, queries, seeds, uniform("sentences").sub_(0.2), uniform("units").square_(),
+        work, tiles, taken, seeds, uniform("sentences").sub_(0.2), uniform("units").square_(),
         view(), view(), share,
     )  # fmt: skip

@@ -70,9 +70,10 @@ def prepared(
     arrays |= _table("incidence", stack.incidence) | _table("transposed", stack.incidence_transposed)
     arrays |= {
         "degree": graph.degree, "colour_rows": graph.colour_rows, "colour_ptr": graph.colour_ptr,
-        "tile_bank": group.tiles.bank, "queries": torch.tensor(len(texts)), "share": share,
+        "tile_bank": group.tiles.bank, "share": share,
+        "taken": torch.from_numpy(query >= 0),
         "seed_at": at, "seed": seeds.view(-1)[at],
-        "similarity": signals.sentence_cosine.half(), "prior": _prior(signals, config).half(),
+        "similarity": signals.sentence_cosine.half(), "prior": _prior(signals, config),
         "graph_scores": graph_view(signals).scores.half(),
         "hierarchy_scores": hierarchy_view(signals).scores.half(),
     }  # fmt: skip

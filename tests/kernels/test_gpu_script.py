@@ -153,7 +153,7 @@ def test_a_prepared_batch_is_read_back(tmp_path: Path) -> None:
     arrays = prepared(memory, texts, ["b", "a", "b"], width=2)
     np.savez_compressed(tmp_path / "batch.npz", **arrays)
     batch = load(tmp_path / "batch.npz", CPU)
-    assert batch.queries == 3
+    assert batch.taken.tolist() == [[True, False], [True, True]]
     assert batch.tiles.bank.tolist() == [0, 1]
     assert batch.similarity.shape == (batch.axis("sentences").rows, 2)
     assert batch.graph_scores.shape == batch.prior.shape == (batch.axis("units").rows, 2)
