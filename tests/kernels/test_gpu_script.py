@@ -57,6 +57,20 @@ def test_without_a_device_it_says_so_in_one_line(repo_root: Path) -> None:
     assert done.stderr == ""
 
 
+def test_it_needs_nothing_but_torch_triton_and_numpy(repo_root: Path) -> None:
+    # the device machine has no spaCy, no rich, no numba, and this project is not installed there
+    code = (
+        "import runpy, sys; runpy.run_path('benchmarks/gpu.py'); "
+        "roots = {name.split('.')[0] for name in sys.modules}; "
+        "print(sorted(roots & {'zeromem_gpu', 'rich', 'typer', 'numba', 'safetensors', 'spacy'}))"
+    )
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=repo_root, env=kept, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
 def test_an_unknown_step_lists_the_known(repo_root: Path) -> None:
     done = script(repo_root, "--only", "everything")
     assert done.returncode == 2
