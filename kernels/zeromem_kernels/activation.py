@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from zeromem_kernels.checks import expect, expect_number
+from zeromem_kernels.checks import expect, expect_number, expect_whole
 from zeromem_kernels.scale import tile_reduce
 from zeromem_kernels.spmm import tile_spmm
 from zeromem_kernels.tiles import Axis, Csr, on_triton, slice_table
@@ -76,7 +76,7 @@ def propagate(
     expect("similarity", similarity, torch.float32, (sentences.rows, width), device)
     if hidden is not None:
         expect("hidden", hidden, torch.bool, (sentences.rows, width), device)
-    expect_number("steps", steps, 0, 1000)
+    expect_whole("steps", steps, 0, 1000)
     expect_number("floor", floor, 0.0, 1.0)
     expect_number("sentence_floor", sentence_floor, 0.0, 1.0)
     if on_triton(seeds):

@@ -35,6 +35,12 @@ def expect_number(name: str, value: object, low: float, high: float, *, open_end
         raise InvalidTensor(name, repr(value), allowed)
 
 
+def expect_whole(name: str, value: object, low: int, high: int) -> None:
+    """A whole number in [low, high]."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidTensor(name, repr(value), f"a whole number in [{low}, {high}]")
+
+
 def expect_one_of(name: str, value: object, allowed: Sequence[object]) -> None:
     """One of a few values."""
     if value not in allowed:

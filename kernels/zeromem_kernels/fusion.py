@@ -9,18 +9,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from zeromem_kernels.checks import expect, expect_number
+from zeromem_kernels.checks import expect, expect_whole
 from zeromem_kernels.scale import EQUAL, has_spread
 from zeromem_kernels.tiles import Axis, compiled, on_triton, run_tiles
 from zeromem_kernels.topk import TopK, ordered_topk
+
+_MOST_PAIRS = 64 * 64
 
 
 def fuse(graph: TopK, hierarchy: TopK, weight: Tensor, axis: Axis, k: int) -> TopK:
     """Mix both candidate lists and keep the k best of their union.
 
     Args:
-        graph: the graph view's candidates.
-        hierarchy: the hierarchy view's candidates.
+        graph: the graph view's candidates, each row once.
+        hierarchy: the hierarchy view's candidates, each row once.
         weight: w, the graph view's share, float32 [T, width].
         axis: the unit axis that the rows refer to.
         k: how many to keep.
@@ -36,8 +38,10 @@ def fuse(graph: TopK, hierarchy: TopK, weight: Tensor, axis: Axis, k: int) -> To
     for name, view in (("graph", graph), ("hierarchy", hierarchy)):
         expect(f"{name}.rows", view.rows, torch.int32, (tiles, None, width), axis.ptr.device)
         expect(f"{name}.scores", view.scores, torch.float32, view.rows.shape, axis.ptr.device)
-    expect_number("k", k, 0, 1 << 24)
-    if on_triton(weight):
+    expect_whole("k", k, 0, 1 << 24)
+    # a program holds both lists and every pair of their entries
+    small = graph.rows.shape[1] * hierarchy.rows.shape[1] <= _MOST_PAIRS
+    if small and on_triton(weight):
         from zeromem_kernels.gpu import select
 
         return TopK(*select.fuse(graph, hierarchy, weight, k, EQUAL))

@@ -20,15 +20,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from zeromem_kernels.checks import expect, expect_number, expect_one_of
+from zeromem_kernels.checks import expect, expect_number, expect_one_of, expect_whole
 from zeromem_kernels.scale import tile_reduce
 from zeromem_kernels.slices import Slices, build_slices
 from zeromem_kernels.sweeps import (
+    MOST_HALF_GAMMA,
     UNCHECKED_SWEEPS,
     most_sweeps,
     omega,
+    planned_sweeps,
     power_of_two,
-    sweeps_for,
     total_sweeps,
 )
 from zeromem_kernels.tiles import Axis, Csr, compiled, on_triton, run_tiles
@@ -87,7 +88,7 @@ def personalized_pagerank(
         tolerance: the L1 error allowed, above 0.
         solver: "sor" or "power". SOR on a graph that is not symmetric becomes power iteration, and says so.
         sweeps: exactly so many, without residuals; None stops each column by its own residual.
-        storage: what y is kept in between sweeps; sums are float32 always. float16 halves the traffic: y is swept
+        storage: what y is kept in between sweeps; sums are float32 always. float16 (γ ≤ 0.8) halves the traffic: y is swept
             to what float16 can hold, then the residual is taken in float32 and its solution, swept in float16 too,
             added. Both numbers of sweeps follow from γ and the tolerance. With `sweeps` given there is
             no such correction and the L1 error is about 3e-4.
@@ -103,10 +104,12 @@ def personalized_pagerank(
     if solver == "sor" and not (is_sound(graph, axis.ptr) if graph.sound is None else graph.sound):
         _say_once("the graph is not symmetric and three-coloured: power iteration in place of SOR")
         solver = "power"
+    if storage == torch.float16 and gamma > MOST_HALF_GAMMA:
+        _say_once(f"float16 storage serves γ up to {MOST_HALF_GAMMA:g}: float32 in its place")
+        storage = torch.float32
     fixed = None if sweeps is None else (sweeps, 0)
     if fixed is None and storage == torch.float16:
-        # to 2⁻¹⁰ at first, which float16 holds, and from there to the tolerance
-        fixed = (sweeps_for(gamma, 2**-10, solver), sweeps_for(gamma, min(2**10 * tolerance, 1.0), solver))
+        fixed = planned_sweeps(gamma, tolerance, solver, storage)
     if on_triton(reset):
         return _triton_form(graph, reset, axis, hidden, gamma, tolerance, solver, fixed, storage)
     cpu = compiled(reset)
@@ -132,7 +135,7 @@ def personalized_pagerank(
 
 
 def is_sound(graph: Graph, ptr: Tensor) -> bool:
-    """Whether W is symmetric and no edge joins two rows of one colour: what SOR needs.
+    """Whether W is symmetric, every row has a colour, and no edge joins two of one colour: what SOR needs.
 
     Args:
         graph: the stacked graphs.
@@ -149,7 +152,7 @@ def is_sound(graph: Graph, ptr: Tensor) -> bool:
     if not torch.equal(w.weights[there.indices], w.weights[back.indices]):
         return False
     colour = _colour_of(graph, ptr)
-    return not bool((colour[row] == colour[column]).any())
+    return not bool((colour < 0).any()) and not bool((colour[row] == colour[column]).any())
 
 
 def _check(
@@ -171,7 +174,10 @@ def _check(
     expect_one_of("solver", solver, ("sor", "power"))
     expect_one_of("storage", storage, (torch.float32, torch.float16))
     if sweeps is not None:
-        expect_number("sweeps", sweeps, 1, 10_000)
+        expect_whole("sweeps", sweeps, 1, 10_000)
+    nodes = len(graph.degree)
+    expect("graph.colour_rows", graph.colour_rows, torch.int32, (nodes,), device)
+    expect("graph.colour_ptr", graph.colour_ptr, torch.int64, (3 * (len(axis.ptr) - 1) + 1,), device)
 
 
 @lru_cache
@@ -221,11 +227,11 @@ def _torch_form(
     free = torch.ones_like(reset, dtype=torch.bool) if hidden is None else ~hidden
     bias = torch.where(free, (1.0 - gamma) * reset / one, 0.0)
     y = torch.where(free & (degree > 0), reset / one, bias)
-    gain = torch.where(degree > 0, gamma / one, 0.0)
+    gain = gamma / one
     step = _Step(graph, axis, free, gain, solver, omega(gamma), storage)
     if sweeps is None:
         y, done, residuals = _until(
-            step, y, bias, degree, axis, tolerance * (1.0 - gamma), most_sweeps(gamma, solver)
+            step, y, bias, one, axis, tolerance * (1.0 - gamma), most_sweeps(gamma, solver)
         )
     else:
         done = torch.full(
@@ -304,7 +310,7 @@ def _until(
             total = tile_reduce(step.gap(y, bias).abs() * degree, axis, "sum")
             done = torch.where(running, count, done)
             residuals = torch.where(running, total, residuals)
-            running = running & ~(total <= allowed)
+            running = running & (total > allowed)
         if count == most or not bool(running.any()):
             break
         y = step.sweep(y, bias, 1, running[axis.tile_of_row])
@@ -321,7 +327,7 @@ def _edges_by_colour(graph: Graph, axis: Axis, rows: Tensor) -> list[tuple[Tenso
 
 def _colour_of(graph: Graph, ptr: Tensor) -> Tensor:
     """The colour of each stacked row, int64."""
-    colour = torch.empty(len(graph.degree), dtype=torch.int64, device=ptr.device)
+    colour = torch.full((len(graph.degree),), -1, device=ptr.device)
     banks = torch.arange(len(ptr) - 1, device=ptr.device).repeat_interleave(ptr.diff())
     spans = graph.colour_ptr.diff()
     labels = torch.arange(len(spans), device=ptr.device).repeat_interleave(spans) % 3

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from zeromem_kernels.checks import expect, expect_number
+from zeromem_kernels.errors import InvalidTensor
 from zeromem_kernels.scale import tile_reduce
 from zeromem_kernels.tiles import Axis, on_triton
 
@@ -35,6 +37,10 @@ def reset_vector(
     expect("eta", eta, torch.float32, (entities.rows, width), device)
     expect("prior", prior, torch.float32, (units.rows, width), device)
     expect_number("entity_share", entity_share, 0.0, 1.0)
+    if not np.array_equal(nodes.host_starts, units.host_starts + entities.host_starts):
+        raise InvalidTensor(
+            "nodes", f"an axis of {nodes.rows} rows", "each tile's units, then its entities"
+        )
     gpu = _triton() if on_triton(eta) else None
     if gpu:
         eta_sum, prior_sum = gpu.sums(eta, entities), gpu.sums(prior, units)

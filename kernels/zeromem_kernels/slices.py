@@ -98,10 +98,10 @@ def build_slices(
         group = torch.repeat_interleave(torch.arange(banks, device=device), ptr.diff())
         local = torch.arange(len(group), device=device) - ptr[group]
     else:
-        colours = (len(colour_ptr) - 1) // max(banks, 1)
+        colours = max((len(colour_ptr) - 1) // max(banks, 1), 1)
         group = torch.repeat_interleave(torch.arange(len(colour_ptr) - 1, device=device), colour_ptr.diff())
         local = colour_rows.long()
-    groups, bank = colours * banks, group // max(colours, 1)
+    groups, bank = colours * banks, group // colours
     row = local + ptr[bank]
     degree = indptr[row + 1] - indptr[row]
 

@@ -65,6 +65,11 @@ class Tiles:
         """The number of tiles T."""
         return len(self.bank)
 
+    @cached_property
+    def host_bank(self) -> np.ndarray:
+        """`bank` on the host: read from the device once."""
+        return self.bank.cpu().numpy()
+
     def axis(self, ptr: Tensor) -> Axis:
         """The rows that an axis with bank boundaries `ptr` (int64 [banks + 1]) has in these tiles."""
         counts = ptr.diff()[self.bank]

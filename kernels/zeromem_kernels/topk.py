@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from zeromem_kernels.checks import expect, expect_number
+from zeromem_kernels.checks import expect, expect_whole
 from zeromem_kernels.tiles import Axis, compiled, on_triton, run_tiles
 
 
@@ -33,7 +33,7 @@ def ordered_topk(x: Tensor, axis: Axis, k: int) -> TopK:
         InvalidTensor: an argument of another dtype, shape, device or range.
     """
     expect("x", x, torch.float32, (axis.rows, axis.tiles.width), axis.ptr.device)
-    expect_number("k", k, 0, 1 << 24)
+    expect_whole("k", k, 0, 1 << 24)
     if on_triton(x):
         from zeromem_kernels.gpu import select
 

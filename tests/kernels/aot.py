@@ -2,7 +2,8 @@
 
 Run as `python -m tests.kernels.aot`, without TRITON_INTERPRET: prints triton's version and then one JSON
 object a line. A path with another triton in front of PYTHONPATH compiles with that one. To record anew
-after a change that is meant: `python -m tests.kernels.aot > tests/kernels/aot_3.7.jsonl` (or 3.6).
+after a change that is meant: `python -m tests.kernels.aot > tests/kernels/aot_3.7.jsonl` (or 3.6). With
+`--table FILE` it prints the table of kernels/README.md.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Compiled:
     shared: int
     instructions: int
     wide_loads: int
+    reductions: int
 
 
 _INT64 = ("tile_bank", "node_ptr", "starts", "group_ptr", "slice_ptr", "scratch_starts", "gap_starts",
@@ -119,7 +121,7 @@ def variants() -> Iterator[Variant]:
             {},
         )
     restart = {**wide, "ROWS": 32}
-    yield Variant(pagerank, "restart", "fp16 32", restart, {"x": "*fp16"}, 4, {})
+    yield Variant(pagerank, "begin_correction", "fp16 32", restart, {"x": "*fp16"}, 4, {})
     yield Variant(pagerank, "peak", "32", {**wide, "ROWS": 32, "MASKED": True}, {"hidden": "*u8"}, 4, {})
     activation, mask = "zeromem_kernels.gpu.activation", {"hidden": "*u8"}
     for name, flags in (
@@ -183,6 +185,7 @@ def compile_one(variant: Variant, target: int) -> Compiled:
         shared=made.metadata.shared,
         instructions=len(re.findall(r"^\s*/\*[0-9a-f]{4,6}\*/", assembly, re.MULTILINE)),
         wide_loads=len(re.findall(r"LDG\.E\.(?:[A-Z0-9_.]+\.)?128", assembly)),
+        reductions=made.asm["ttir"].count('"tt.reduce"'),
     )  # fmt: skip
 
 
@@ -215,8 +218,24 @@ def _number(pattern: str, text: str) -> int:
     return int(found[1]) if found else 0
 
 
+def table(recorded: Path) -> str:
+    """A recording as the Markdown of kernels/README.md: registers / instructions for each target."""
+    found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
+    for line in recorded.read_text().splitlines()[1:]:
+        one = json.loads(line)
+        found.setdefault((one["kernel"], one["variant"]), {})[one["target"]] = one
+    lines = ["| kernel | variant | sm_89 | sm_90 | 128-bit loads |", "|---|---|---|---|---|"]
+    for (kernel, variant), by_target in found.items():
+        cells = [f"{by_target[t]['registers']} / {by_target[t]['instructions']}" for t in TARGETS]
+        lines.append(f"| `{kernel}` | {variant} | {' | '.join(cells)} | {by_target[90]['wide_loads']} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Compile everything in two processes, one line of JSON each, in the order of `variants`."""
+    if sys.argv[1:2] == ["--table"]:
+        sys.stdout.write(table(Path(sys.argv[2])) + "\n")
+        return
     import triton
 
     sys.stdout.write(json.dumps({"triton": triton.__version__}) + "\n")

@@ -112,6 +112,13 @@ BAD: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
     "solver unknown": (solve, {"solver": "jacobi"}, "solver: got 'jacobi'; allowed: one of sor, power"),
     "storage unknown": (solve, {"storage": torch.bfloat16}, "storage: got torch.bfloat16"),
     "no sweeps": (solve, {"sweeps": 0}, "sweeps: got 0"),
+    "half a sweep": (solve, {"sweeps": 2.5}, "sweeps: got 2.5; allowed: a whole number"),
+    "colours of another graph": (
+        solve, {"graph": graph_of(PATH)[0]._replace(colour_rows=torch.zeros(1).int())}, "graph.colour_rows",
+    ),
+    "half a step": (spread, {"steps": 1.5}, "steps: got 1.5"),
+    "nodes of other tiles": (reset, {"nodes": AXIS}, "nodes: got an axis of 4 rows"),
+    "k of 1.5": (top, {"k": 1.5}, "k: got 1.5"),
     "degree of another graph": (
         solve, {"graph": graph_of(PATH)[0]._replace(degree=torch.ones(3))}, r"graph.degree: got float32",
     ),
@@ -216,7 +223,8 @@ def test_nan_stays_in_its_own_column(form: Callable[..., Any]) -> None:
     assert form(lambda: top(x=poisoned, k=4)).rows[0, :, 0].tolist() == [0, 2, 3, -1]
 
 
-DIRECTED = [(0, 1), (1, 2), (2, 0), (3, 0), (0, 3)]
+# node 3 passes nothing on
+DIRECTED = [(0, 1), (1, 2), (2, 0), (0, 3)]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +241,7 @@ def test_sor_on_directed_edges_becomes_power_iteration_and_says_so_once(
     assert [record.message for record in caplog.records].count(caplog.records[0].message) == 1
     assert "power iteration in place of SOR" in caplog.text
     for c in range(2):
-        system = np.eye(4) - 0.3 * (dense / dense.sum(1, keepdims=True)).T
+        system = np.eye(4) - 0.3 * (dense / np.maximum(dense.sum(1, keepdims=True), 1.0)).T
         expected = np.linalg.solve(system, 0.7 * float64(RESET[:, c]))
         np.testing.assert_allclose(found[0].pi[:, c].numpy(), expected / expected.sum(), atol=2e-6)
 
@@ -245,6 +253,9 @@ def test_soundness_sees_weights_and_colours() -> None:
     weights[0] = 2.0
     lopsided = Csr(graph.weights.indptr, graph.weights.indices, weights)
     assert not is_sound(graph._replace(weights=lopsided), AXIS.ptr)
+    # two rows without a colour
+    twice = torch.tensor([0, 0, 1, 1], dtype=torch.int32)
+    assert not is_sound(graph._replace(colour_rows=twice), AXIS.ptr)
     # 0 and 1 are neighbours and now of one colour
     assert not is_sound(graph._replace(colour_rows=torch.tensor([0, 1, 2, 3], dtype=torch.int32)), AXIS.ptr)
 
@@ -321,6 +332,7 @@ def test_waves_cover_the_tiles_once_and_fit() -> None:
     axis = Axis(Tiles(torch.arange(8), 1), pointer(sizes), pointer(sizes))
     with mock.patch.object(launch, "_L2_BYTES", 40):
         found = list(launch.waves(axis.host_starts, 4, torch.device("cpu")))
+    assert len(found) < 8
     covered = [tile for wave in found for tile in range(wave.first, wave.first + wave.size)]
     assert covered == list(range(8))
     for wave in found:

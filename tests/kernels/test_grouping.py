@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -32,4 +33,4 @@ def test_term_counts_are_plain_counts(tokens: int) -> None:
     for found in both(lambda: term_counts(*given, 22)):
         ptr = found.ptr.tolist()
         pairs = list(zip(found.documents.tolist(), found.counts.tolist(), strict=True))
-        assert [pairs[a:b] for a, b in zip(ptr, ptr[1:], strict=False)] == expected
+        assert [pairs[a:b] for a, b in pairwise(ptr)] == expected

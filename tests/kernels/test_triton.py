@@ -21,7 +21,7 @@ from zeromem_gpu.build.ragged import Rows, transpose
 from zeromem_kernels import slices
 from zeromem_kernels.activation import propagate
 from zeromem_kernels.fusion import fuse
-from zeromem_kernels.gpu import select
+from zeromem_kernels.gpu import launch, select
 from zeromem_kernels.pagerank import Graph, PageRank, is_sound, personalized_pagerank, slice_graph
 from zeromem_kernels.reset import reset_vector
 from zeromem_kernels.tiles import Axis, Csr, Tiles, slice_table, torch_forms
@@ -83,17 +83,17 @@ def banks() -> Banks:
 
 @pytest.fixture
 def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of more than 8 entries are cut: the hub of 30 into four segments."""
+    """Rows of more than 8 entries are cut, the hub of 30 into four segments; tiles run in several waves."""
     monkeypatch.setattr(slices, "LONGEST", 8)
+    monkeypatch.setattr(launch, "_L2_BYTES", 600)
 
 
 def resets(axis: Axis, hidden: torch.Tensor | None, seed: int = 3) -> torch.Tensor:
-    """Columns of sum 1; of several columns the second stays 0."""
+    """Columns of sum 1 over shown rows, hidden ones not 0; of several columns the second stays 0."""
     reset = np.random.default_rng(seed).random((axis.rows, axis.tiles.width)) ** 4
-    if hidden is not None:
-        reset[hidden.numpy()] = 0.0
+    shown = np.ones(reset.shape) if hidden is None else ~hidden.numpy()
     for block in blocks(axis):
-        reset[block.at] /= np.maximum(reset[block.at].sum(0), 1e-9)
+        reset[block.at] /= np.maximum((reset * shown)[block.at].sum(0), 1e-9)
     if axis.tiles.width > 1:
         reset[:, 1] = 0.0
     return torch.from_numpy(reset.astype(np.float32))
@@ -116,7 +116,8 @@ def worst_error(
         transition = pagerank.transition(banks().weights[block.bank])
         for c in range(axis.tiles.width):
             shown = np.ones(len(transition), bool) if hidden is None else ~hidden[block.at, c].numpy()
-            x = pagerank.rescaled(pagerank.solve(float64(reset[block.at, c]), transition, gamma, shown))
+            r = float64(reset[block.at, c]) * shown
+            x = pagerank.rescaled(pagerank.solve(r, transition, gamma, shown))
             worst = max(worst, float(np.abs(found.pi[block.at, c].numpy() - x).sum()))
     return worst
 
@@ -204,6 +205,55 @@ def test_float16_is_corrected_to_the_tolerance(masked: bool, solver: str) -> Non
         plain = solve()
     assert torch.equal(found.sweeps, plain.sweeps)
     torch.testing.assert_close(found.pi, plain.pi, atol=1e-5, rtol=0)
+
+
+def test_float16_near_one_is_float32(caplog: pytest.LogCaptureFixture) -> None:
+    axis = axis_of("one column", NODES)
+    reset = resets(axis, None)
+    call: dict[str, Any] = {"gamma": 0.9, "tolerance": 1e-3}
+    graph = banks().graph
+    half = personalized_pagerank(graph, reset, axis, None, storage=torch.float16, **call)
+    assert torch.equal(half.pi, personalized_pagerank(graph, reset, axis, None, **call).pi)
+    assert "float16 storage serves γ up to 0.8" in caplog.text
+
+
+def test_float16_takes_resets_that_are_almost_nothing() -> None:
+    made = build_graph((np.array([0]), np.array([0]), np.array([1])), np.array([0, 2]), 1, 0.0)
+    graph = Graph(
+        stacked([made.weights]), torch.from_numpy(made.degree), torch.from_numpy(made.colours),
+        pointer(made.colour_sizes.tolist()), sound=True,
+    )  # fmt: skip
+    axis = Tiles(torch.tensor([0]), 1).axis(pointer([3]))
+    reset = torch.tensor([[1e-38], [2e-38], [0.0]])
+    found = interpreted(
+        lambda: personalized_pagerank(graph, reset, axis, None, gamma=0.5, storage=torch.float16)
+    )
+    assert found.pi.isfinite().all()
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_a_sweeper_forgets_the_correction_of_the_reset_before() -> None:
+    from zeromem_kernels.gpu.solve import Sweeper
+    from zeromem_kernels.tiles import triton_forms
+
+    axis, graph = axis_of("whole block", NODES), banks().graph
+    first, second = resets(axis, None, 3), resets(axis, None, 4)
+    step = torch.ones((len(axis.tiles), axis.tiles.width))
+
+    def finished(state: Sweeper) -> torch.Tensor:
+        for wave in state.waves:
+            state.sweep(wave, step, state.y, 1)
+        return state.finish()
+
+    with triton_forms():
+        made = slice_graph(graph, axis.ptr)
+        used, fresh = (
+            Sweeper(made, graph.degree, r, axis, None, 0.3, torch.float16, True) for r in (first, second)
+        )
+        for wave in used.waves:
+            used.refine(wave, step)
+        used.restart(second, None)
+        assert torch.equal(finished(used), finished(fresh))
 
 
 def test_float16_keeps_what_small_degrees_and_small_resets_bring() -> None:

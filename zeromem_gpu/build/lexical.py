@@ -51,13 +51,10 @@ def build_lexicon(
     terms, term = np.unique(stem[kept], return_inverse=True)
     token = torch.from_numpy(term.astype(np.int64))
     unit_ptr = torch.from_numpy(pointer(np.bincount(unit[kept], minlength=units)))
-    return Lexicon(
-        terms,
-        {
-            name: _postings(term, unit_ptr, *interval, len(terms), config)
-            for name, interval in levels.items()
-        },
-    )
+    postings = {
+        name: _postings(token, unit_ptr, *edges, len(terms), config) for name, edges in levels.items()
+    }
+    return Lexicon(terms, postings)
 
 
 def _postings(

@@ -112,7 +112,7 @@ def sor(
                     if step[c] > 0:
                         sweeps[t, c] = done
                         residuals[t, c] = total[c]
-                        if total[c] <= tolerance * (np.float32(1) - gamma):
+                        if not total[c] > tolerance * (np.float32(1) - gamma):
                             step[c] = 0.0
                         else:
                             running = True
@@ -149,8 +149,7 @@ def power_iteration(
             total[:] = 0.0
             for i in range(n):
                 d = degree[row0 + i]
-                if d == 0:
-                    continue
+                d = d if d > 0 else np.float32(1)
                 acc[:] = 0.0
                 for p in range(indptr[row0 + i], indptr[row0 + i + 1]):
                     w = weights[p]

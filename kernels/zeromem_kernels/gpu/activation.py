@@ -177,7 +177,7 @@ class _Pass:
     def __init__(self, slices: Slices, source: Axis, target: Axis, width: int) -> None:
         check_size(target)
         self._slices, self._target = slices, target
-        self._banks = target.tiles.bank.cpu().numpy()
+        self._banks = target.tiles.host_bank
         scratch = torch.from_numpy(slices.host_scratch[self._banks])
         self._scratch_starts = boundaries(scratch, target.ptr.device)
         self._scratch = torch.empty((int(scratch.sum()), width), device=target.ptr.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,8 +55,11 @@ def launch(kernel: Any, programs: int, *args: Any, **meta: Any) -> None:
     """
     if programs <= 0:
         return
+    where = next((arg.device for arg in args if isinstance(arg, Tensor)), torch.device("cpu"))
     try:
-        kernel[(programs,)](*args, **meta)
+        # Triton launches on the current device, whatever its tensors are on
+        with torch.cuda.device(where) if where.type == "cuda" else nullcontext():
+            kernel[(programs,)](*args, **meta)
     except RuntimeError as error:
         if "active drivers" not in str(error):
             raise

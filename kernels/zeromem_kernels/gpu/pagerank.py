@@ -90,7 +90,9 @@ def _relax(
     m_x = m_row[:, None] & (o_w < WIDTH)[None, :]
     o_x = b_row[:, None] * WIDTH + o_w[None, :]
     b_degree = tl.load(degree + b_row, mask=m_row, other=1.0)
-    b_gain = tl.where(b_degree > 0, gamma / tl.where(b_degree > 0, b_degree, 1.0), 0.0)
+    # a row without weights of its own passes nothing on, but takes what directed edges bring
+    b_degree = tl.where(b_degree > 0, b_degree, 1.0)
+    b_gain = gamma / b_degree
     b_bias = tl.load(bias + o_x, mask=m_x, other=-float("inf"))
     m_free = b_bias != -float("inf")
     b_x = tl.load(x + o_x, mask=m_x, other=0.0).to(tl.float32)
@@ -102,7 +104,7 @@ def _relax(
         b_peak = tl.max(tl.where(m_x, tl.abs(b_gap), 0.0), axis=0).to(tl.int32, bitcast=True)
         b_known = tl.load(gaps + i_column + o_w, mask=o_w < WIDTH, other=0)
         tl.atomic_max(gaps + i_column + o_w, b_peak, mask=(o_w < WIDTH) & (b_peak > b_known))
-    return tl.where(m_x & (b_degree > 0)[:, None], tl.abs(b_gap) * b_degree[:, None], 0.0)
+    return tl.where(m_x, tl.abs(b_gap) * b_degree[:, None], 0.0)
 
 
 @triton.jit(do_not_specialize=["i_first", "n_most", "i_colour", "n_colours"])
@@ -186,7 +188,7 @@ def combine(
 
 
 @triton.jit(do_not_specialize=["i_first", "n_most"])
-def restart(
+def begin_correction(
     starts, bias, scale, x, i_first, n_most,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip

@@ -21,7 +21,8 @@ class Sweeper:
     """The state of one solve: y and b in storage, and the launches that move them.
 
     What it needs to know of `axis` and `slices` it reads when made. Its methods only launch (`residual`
-    returns a tensor that nobody has looked at), so all of them can be captured in a CUDA graph.
+    returns a tensor that nobody has looked at), so all of them can be captured in a CUDA graph: `restart`, so
+    many sweeps, `finish`.
     """
 
     def __init__(
@@ -34,19 +35,20 @@ class Sweeper:
         self._columns = {"WIDTH": self._width, "BLOCK": block(self._width)}
         self._head = (axis.tiles.bank, axis.ptr, axis.starts)
         self._size_buffers(reset.device)
-        self.waves = list(waves(axis.host_starts, self._width * storage.itemsize, reset.device))
+        # y is gathered, b streams past once a sweep: both should stay
+        self.waves = list(waves(axis.host_starts, self._width * (storage.itemsize + 4), reset.device))
         self.y = torch.empty(reset.shape, dtype=storage, device=reset.device)
         self.in_place = in_place
         self._next = torch.empty_like(self.y[:0] if in_place else self.y)
         self._bias = torch.empty(reset.shape, device=reset.device)
         self.error = torch.empty_like(self.y[:0])
         self._error_scale = torch.ones((len(axis.tiles), self._width), device=reset.device)
-        self.begin(reset, hidden)
+        self.restart(reset, hidden)
 
     def _size_buffers(self, device: torch.device) -> None:
         """Scratch rows for segments, and one row of residuals for each slice and each row that was cut."""
         slices = self._slices
-        self._banks = self._axis.tiles.bank.cpu().numpy()
+        self._banks = self._axis.tiles.host_bank
         bounds = slices.host_group[:: slices.colours], slices.host_long[:: slices.colours]
         gaps = sum(bound[self._banks + 1] - bound[self._banks] for bound in bounds)
         self._most_gaps, self._gap_rows = int(gaps.max(initial=0)), int(gaps.sum())
@@ -55,8 +57,9 @@ class Sweeper:
         self._scratch_starts = boundaries(scratch, device)
         self._scratch = torch.empty((int(scratch.sum()), self._width), device=device)
 
-    def begin(self, reset: Tensor, hidden: Tensor | None) -> None:
+    def restart(self, reset: Tensor, hidden: Tensor | None) -> None:
         """Set b and the first y for a reset of the same shape; float16 under the largest power of two that fits."""
+        self._refined = False
         masked = {"MASKED": hidden is not None}
         given = (self._degree, reset, None if hidden is None else as_bytes(hidden))
         self._scale = None
@@ -102,8 +105,10 @@ class Sweeper:
 
     def refine(self, wave: Wave, step: Tensor) -> None:
         """Make b the residual of y, scaled anew, and `error` the first guess at its solution."""
-        if not len(self.error):
-            self.error = torch.empty_like(self.y)
+        if not self._refined:
+            # waves that are not refined add nothing
+            self.error = torch.zeros_like(self.y) if not len(self.error) else self.error.zero_()
+            self._refined = True
         tiles = slice(wave.first, wave.first + wave.size)
         peaks = torch.zeros_like(self._error_scale)
         bits = peaks.view(torch.int32)
@@ -111,7 +116,7 @@ class Sweeper:
         # max |error| ≤ max |residual|/(1 − γ)
         self._error_scale[tiles] = power_of_two(peaks[tiles] / (1.0 - self._gamma))
         most = -(-self._axis.tallest // _ROWS)
-        launch(kernels.restart, wave.size * most, self._axis.starts, self._bias, self._error_scale, self.error,
+        launch(kernels.begin_correction, wave.size * most, self._axis.starts, self._bias, self._error_scale, self.error,
                wave.first, most, **self._columns, ROWS=_ROWS, num_warps=4)  # fmt: skip
 
     def residual(self, wave: Wave, step: Tensor) -> Tensor:
@@ -160,7 +165,7 @@ class Sweeper:
         masses = torch.empty(
             (len(self.y) // CHUNK + tiles, self._width), dtype=torch.float64, device=self.y.device
         )
-        refined = len(self.error) > 0
+        refined = self._refined
         kept = (self.y, self.error, 1.0 / self._error_scale)
         launch(kernels.masses, tiles * most, *self._head, self._degree, *kept, masses, sums, most,
                **self._columns, CHUNK=CHUNK, REFINED=refined, num_warps=4)  # fmt: skip
@@ -234,5 +239,5 @@ def _record(total: Tensor, tolerance: float, count: int, told: _Told) -> bool:
     running = step > 0
     done.masked_fill_(running, count)
     residuals.copy_(torch.where(running, total.float(), residuals))
-    step.masked_fill_(total <= tolerance, 0.0)
+    step.masked_fill_(~(total > tolerance), 0.0)
     return bool((step > 0).any())

@@ -1,0 +1,1 @@
+"""The steps of `benchmarks/gpu.py`, one file each: correctness first, then times."""
