@@ -160,8 +160,8 @@ def solve(
 ) -> Cost:
     """A whole solve: sweeps of y and of its correction (0: none).
 
-    `lost` is the share of a sweep's memory traffic that the L2 does not save: 0 when y, b and the graph stay
-    there throughout, 1 when nothing does.
+    `lost` is the share of a sweep's memory traffic that the L2 does not save: 0 when y, b and the graph
+    stay there throughout, 1 when nothing does.
     """
     refined = sweeps[1] > 0
     whole = start(graph, itemsize, masked=masked) + finish(graph, itemsize, refined=refined)

@@ -30,9 +30,9 @@ def sweeps_for(gamma: float, tolerance: float, solver: str) -> int:
     """Sweeps after which the L1 error is about `tolerance`, in exact arithmetic.
 
     Power iteration from r: ‖π_T − π‖₁ ≤ 2γ^(T+1), a bound. SOR: an estimate, a gain of (ω−1)^¾ a sweep (on
-    bipartite graphs ω−1). LoCoMo's graphs stay below the tolerance; the worst small ones found, triangles of
-    an entity and two neighbours, exceed it 1.2 times at γ = 0.6, twice at 0.8, tenfold at 0.99. Only the
-    residual is a certificate.
+    bipartite graphs ω−1). LoCoMo's graphs stay below the tolerance; the worst small ones found, triangles
+    of an entity and two neighbours, exceed it 1.2 times at γ = 0.6, twice at 0.8, tenfold at 0.99.
+    Only the residual is a certificate.
     """
     rate = gamma if solver == "power" else (omega(gamma) - 1.0) ** 0.75
     if rate <= 0.0:
