@@ -77,6 +77,13 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
             alive.add(entity)
             inside.setdefault(sentence, []).append(names[entity])
 
+    traces = tables["traces"]["trace"]
+    given = [
+        [name for one in traces[units["trace"][row]].entities if (name := entity_name(one))]
+        for row in order
+    ]
+    analyzer = memory._toolbox.tools().analyzer
+
     # stable: arrival decides inside a unit
     told = sorted((row for row in range(len(home)) if home[row] in place), key=lambda row: place[home[row]])
     speakers = sorted({int(units["speaker"][row]) for row in order} - {-1})
@@ -94,6 +101,7 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
                 type_mask=int(units["types"][row]),
                 mentions=list(mentions[at].items()),
                 vector=units["vector"][row].astype(np.float64),
+                given=given[at],
             )
             for at, row in enumerate(order)
         ],
@@ -109,6 +117,9 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
             for row in sorted(alive, key=lambda row: keys[row])
         },
         speakers=[names[row] for row in speakers],
+        given_words={
+            name: [term_key(word) for word in analyzer.tokens(name)] for row in given for name in row
+        },
         name_token={names[row]: words[row] for row in speakers if words[row] != 0},
         windows=_encoded(memory, bank, place, WINDOW_LEVEL),
         episodes=_encoded(memory, bank, place, EPISODE_LEVEL),

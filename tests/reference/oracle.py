@@ -219,6 +219,10 @@ def _graph_view(
         validity = views.temporal_validity(query.validity, unit.time, config.temporal_days)
         scores[i] += config.graph_subject * consistency + config.graph_temporal * validity
         scores[i] += config.graph_type * views.type_support(query.type_bit, unit.type_mask)
+    told = views.bridge(
+        scale(scores, visible), bank.facts.units, bank.facts.given_words, config.bridge_power
+    )
+    scores = scores + config.graph_bridge * told
     graph, margins["graph_candidates"] = views.returned(scores, visible, config.candidates)
     return graph
 

@@ -35,6 +35,8 @@ class BankView:
     neighbours: Table
     incidence: Table
     incidence_transposed: Table
+    given: Table
+    told: Table
     graph: EntityContextGraph
     lexicon: Lexicon
     stream: WordStream
@@ -107,6 +109,8 @@ def _assemble(
         neighbours=neighbours,
         incidence=incidence,
         incidence_transposed=transpose(incidence, len(rows.entity_keys)),
+        given=from_pairs(*rows.given, units),
+        told=from_pairs(*rows.told, len(rows.entity_keys)),
         graph=graph, lexicon=lexicon, stream=stream,
     )  # fmt: skip
 
