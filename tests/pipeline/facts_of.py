@@ -16,6 +16,7 @@ from zeromem_gpu.encoders.protocol import checked_encode
 from zeromem_gpu.memory import Memory
 from zeromem_gpu.text.entities import ANSWER_TYPES
 from zeromem_gpu.text.normalize import clean, entity_name
+from zeromem_gpu.text.sentences import asks
 from zeromem_gpu.text.tokens import term_key
 from zeromem_gpu.types import QueryProfile
 
@@ -102,6 +103,7 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
                 mentions=list(mentions[at].items()),
                 vector=units["vector"][row].astype(np.float64),
                 given=given[at],
+                replies=_replies(tables, order[at - 1 : at + 1]),
             )
             for at, row in enumerate(order)
         ],
@@ -124,6 +126,17 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
         windows=_encoded(memory, bank, place, WINDOW_LEVEL),
         episodes=_encoded(memory, bank, place, EPISODE_LEVEL),
     )  # fmt: skip
+
+
+def _replies(tables: dict[str, dict[str, np.ndarray]], pair: list[int]) -> bool:
+    """Whether the second unit of two in a row replies to the first."""
+    if len(pair) < 2:
+        return False
+    units = tables["units"]
+    first, second = ({name: units[name][row] for name in units} for row in pair)
+    text = tables["traces"]["trace"][first["trace"]].text[first["start"] : first["end"]]
+    apart = first["trace"] != second["trace"] and not first["speaker"] == second["speaker"] >= 0
+    return bool(apart and first["session"] == second["session"] and asks(text))
 
 
 def _encoded(memory: Memory, bank: str, place: dict[int, int], level: int) -> dict[Span, np.ndarray] | None:

@@ -24,6 +24,7 @@ class Unit:
 
     A falsy stem is a stop word. `mentions` counts NER, capitalised and caller's names whose label is kept.
     `time` is UTC seconds; `given` are the names that the caller gave.
+    `replies` is True behind a unit of the session that ends with a question, by another speaker.
     """
 
     trace_id: str
@@ -35,6 +36,7 @@ class Unit:
     mentions: Sequence[tuple[str, int]]
     vector: Array
     given: Sequence[str] = ()
+    replies: bool = False
 
 
 @dataclass

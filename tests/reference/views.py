@@ -57,6 +57,12 @@ def refine(base: Array, bm25: Array, phrase: Array, visible: Mask, lexical: floa
     return base + lexical * scale(bm25, visible) + weight * phrase
 
 
+def asked(units: Sequence[Unit], cosine: Array, bm25: Array, visible: Mask) -> Array:
+    """½(mm(cos) + sc(BM25)) of the unit before, for a unit that replies to it; else 0."""
+    fit = 0.5 * (min_max(cosine, visible) + scale(bm25, visible))
+    return np.array([fit[row - 1] if unit.replies else 0.0 for row, unit in enumerate(units)])
+
+
 def bridge(
     scores: Array, units: Sequence[Unit], words: Mapping[str, Sequence[Token]], power: float
 ) -> Array:

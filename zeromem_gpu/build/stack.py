@@ -71,6 +71,7 @@ class Stack:
     incidence_transposed: Csr
     given: Csr
     told: Csr
+    replies: Csr
     graph: Graph
     stream: Stream
 
@@ -147,6 +148,7 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
         incidence_transposed=csr(lambda view: view.incidence_transposed),
         given=csr(lambda view: view.given),
         told=csr(lambda view: view.told),
+        replies=csr(lambda view: view.replies),
         graph=Graph(
             csr(lambda view: view.graph.weights),
             flat(lambda view: view.graph.degree),

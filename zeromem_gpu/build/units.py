@@ -15,6 +15,7 @@ from zeromem_gpu.build.bridges import given_names, told_names
 from zeromem_gpu.build.facts import SPEAKER_PART, Bank, MemoryIndex
 from zeromem_gpu.build.ragged import expand
 from zeromem_gpu.config import Config
+from zeromem_gpu.text.sentences import asks
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Rows:
     `unit_rows`, `sentence_rows`, `entity_rows` give the arrival row of each. `bounds` int64 [sessions + 1]
     are the units of each session. `counts` lists c(e, d) as (unit, entity, count), sorted by unit and
     entity; `incidence` the (sentence, entity) pairs, sorted; `given` (unit, entity) and `told`
-    (entity, unit) are those of `bridges.py`.
+    (entity, unit) are those of `bridges.py`; `replies` int64 are the units that reply to the one before.
     """
 
     unit_rows: np.ndarray
@@ -44,6 +45,7 @@ class Rows:
     incidence: tuple[np.ndarray, np.ndarray]
     given: tuple[np.ndarray, np.ndarray]
     told: tuple[np.ndarray, np.ndarray]
+    replies: np.ndarray
     raw: np.ndarray
     stem: np.ndarray
     token_unit: np.ndarray
@@ -105,6 +107,7 @@ def canonical_rows(index: MemoryIndex, bank: Bank, config: Config) -> Rows:
         incidence=_sorted_pairs(pairs[0], entity_place[pairs[1]]),
         given=(given[0], entity_place[given[1]]),
         told=(entity_place[told[0]], told[1]),
+        replies=_replies(index, bank, units, unit_rows, session),
         raw=raw,
         stem=tokens["stem"][token_rows],
         token_unit=token_unit,
@@ -125,6 +128,19 @@ def _session_order(units: dict[str, np.ndarray], bank: Bank) -> np.ndarray:
     np.minimum.at(earliest, session, trace)
     order: np.ndarray = alive[np.lexsort((trace, units["turn"][alive], earliest[session]))]
     return order
+
+
+def _replies(
+    index: MemoryIndex, bank: Bank, units: dict[str, np.ndarray], rows: np.ndarray, session: np.ndarray
+) -> np.ndarray:
+    """Units behind a unit of their session that ends with a question, unless its speaker goes on."""
+    traces = index.column(bank, "traces", "trace")
+    trace, speaker = units["trace"][rows], units["speaker"][rows]
+    bounds = zip(*(units[name][rows].tolist() for name in ("trace", "start", "end")), strict=True)
+    question = np.array([asks(traces[at].text[start:end]) for at, start, end in bounds], bool)
+    other = (trace[1:] != trace[:-1]) & ((speaker[1:] != speaker[:-1]) | (speaker[1:] < 0))
+    found: np.ndarray = np.flatnonzero(question[:-1] & other & (session[1:] == session[:-1])) + 1
+    return found
 
 
 def _compact(session: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

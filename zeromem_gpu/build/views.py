@@ -37,6 +37,7 @@ class BankView:
     incidence_transposed: Table
     given: Table
     told: Table
+    replies: Table
     graph: EntityContextGraph
     lexicon: Lexicon
     stream: WordStream
@@ -111,6 +112,7 @@ def _assemble(
         incidence_transposed=transpose(incidence, len(rows.entity_keys)),
         given=from_pairs(*rows.given, units),
         told=from_pairs(*rows.told, len(rows.entity_keys)),
+        replies=from_pairs(rows.replies, rows.replies - 1, units),
         graph=graph, lexicon=lexicon, stream=stream,
     )  # fmt: skip
 

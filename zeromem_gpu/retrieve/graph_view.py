@@ -69,6 +69,7 @@ def graph_view(signals: Signals) -> GraphView:
         (config.graph_subject, signals.subject),
         (config.graph_temporal, signals.temporal),
         (config.graph_type, signals.answer_type),
+        (config.graph_reply, signals.asked),
     ):
         if signal is not None and weight > 0:
             scores = scores + weight * signal
