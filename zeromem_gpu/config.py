@@ -91,6 +91,9 @@ class Config:
     graph_subject: float = _number(0.5, 0.0, 10.0, "open: names of the subject in the refined ranking")
     graph_temporal: float = _number(1.5, 0.0, 10.0, "open: temporal validity in the refined ranking")
     graph_type: float = _number(0.35, 0.0, 10.0, "open: answer type in the refined ranking")
+    graph_reply: float = _number(0.3, 0.0, 10.0, "open: fit of the question that a turn replies to")
+    graph_bridge: float = _number(2.0, 0.0, 10.0, "open: a ranked unit tells of the name a unit was given")
+    bridge_power: float = _number(2.0, 0.1, 64.0, "open: how high such a unit has to rank")
 
     # -- hierarchy view (method.md 4) --
     episode_beam: int = _number(32, 1, 100_000, "open: episodes kept")
@@ -101,6 +104,7 @@ class Config:
     temporal: float = _number(2.5, 0.0, 10.0, "open: temporal validity of a turn")
     temporal_days: float = _number(14.0, 0.01, 1e5, "open: decay outside the validity interval")
     answer_type: float = _number(0.5, 0.0, 10.0, "open: a turn holds the expected type of answer")
+    reply: float = _number(0.8, 0.0, 10.0, "open: fit of the question that a turn replies to")
     local_share: float = _number(0.4, 0.0, 10.0, "open: a turn's share of its local span's score")
     window_share: float = _number(2.5, 0.0, 10.0, "open: a turn's share of its best window's score")
     episode_share: float = _number(0.25, 0.0, 10.0, "open: a window's and a turn's share of its episode")

@@ -19,7 +19,8 @@ class Trace:
     its own. `turn` orders the traces of a session and defaults to the order of arrival. `time` is the
     trace's own time: an aware or naive datetime, or a string that ISO 8601 or dateparser reads.
     `caption` describes something shared along with the text (an image, a file) and is searched too.
-    `entities` are names the caller knows to belong to this trace, such as a document's title.
+    `entities` are names the caller knows to belong to this trace, such as a document's title; texts that
+    tell of such a name lead to this trace.
     """
 
     id: str

@@ -16,6 +16,7 @@ from zeromem_gpu.encoders.protocol import checked_encode
 from zeromem_gpu.memory import Memory
 from zeromem_gpu.text.entities import ANSWER_TYPES
 from zeromem_gpu.text.normalize import clean, entity_name
+from zeromem_gpu.text.sentences import asks
 from zeromem_gpu.text.tokens import term_key
 from zeromem_gpu.types import QueryProfile
 
@@ -77,6 +78,13 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
             alive.add(entity)
             inside.setdefault(sentence, []).append(names[entity])
 
+    traces = tables["traces"]["trace"]
+    given = [
+        [name for one in traces[units["trace"][row]].entities if (name := entity_name(one))]
+        for row in order
+    ]
+    analyzer = memory._toolbox.tools().analyzer
+
     # stable: arrival decides inside a unit
     told = sorted((row for row in range(len(home)) if home[row] in place), key=lambda row: place[home[row]])
     speakers = sorted({int(units["speaker"][row]) for row in order} - {-1})
@@ -94,6 +102,8 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
                 type_mask=int(units["types"][row]),
                 mentions=list(mentions[at].items()),
                 vector=units["vector"][row].astype(np.float64),
+                given=given[at],
+                replies=_replies(tables, order[at - 1 : at + 1]),
             )
             for at, row in enumerate(order)
         ],
@@ -109,10 +119,24 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
             for row in sorted(alive, key=lambda row: keys[row])
         },
         speakers=[names[row] for row in speakers],
+        given_words={
+            name: [term_key(word) for word in analyzer.tokens(name)] for row in given for name in row
+        },
         name_token={names[row]: words[row] for row in speakers if words[row] != 0},
         windows=_encoded(memory, bank, place, WINDOW_LEVEL),
         episodes=_encoded(memory, bank, place, EPISODE_LEVEL),
     )  # fmt: skip
+
+
+def _replies(tables: dict[str, dict[str, np.ndarray]], pair: list[int]) -> bool:
+    """Whether the second unit of two in a row replies to the first."""
+    if len(pair) < 2:
+        return False
+    units = tables["units"]
+    first, second = ({name: units[name][row] for name in units} for row in pair)
+    text = tables["traces"]["trace"][first["trace"]].text[first["start"] : first["end"]]
+    apart = first["trace"] != second["trace"] and not first["speaker"] == second["speaker"] >= 0
+    return bool(apart and first["session"] == second["session"] and asks(text))
 
 
 def _encoded(memory: Memory, bank: str, place: dict[int, int], level: int) -> dict[Span, np.ndarray] | None:

@@ -51,7 +51,7 @@ def _trace(rng: np.random.Generator, bank: str, at: int) -> Trace:
     text = ". ".join(words(0, 7) for _ in range(int(rng.choice([0, 1, 2, 40], p=[0.1, 0.4, 0.45, 0.05]))))
     return Trace(
         id=f"t{at}",
-        text=text,
+        text=text + "?" * (at % 3 == 0),
         bank=bank,
         session=f"s{rng.integers(0, 4)}",
         turn=int(rng.integers(0, 30)) if rng.random() < 0.8 else None,

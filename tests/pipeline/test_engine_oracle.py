@@ -35,6 +35,9 @@ SEARCH_VARIANTS: list[dict[str, Any]] = [
     {"prior_power": 1.5, "entity_share": 0.0, "sentence_share": 0.0},
     {"prior_power": 4.0, "entity_share": 0.5, "sentence_share": 0.3, "sentence_floor": 0.4},
     {"bm25_k1": 2.0, "bm25_b": 1.0, "lexical": 0.2, "graph_lexical": 2.0},
+    {"graph_bridge": 0.0, "graph_reply": 2.0, "reply": 0.0},
+    {"reply": 3.0, "graph_reply": 0.0, "neighbour_share": 0.4},
+    {"graph_bridge": 5.0, "bridge_power": 0.5},
     {"episode_share": 1.0, "window_share": 0.0, "neighbour_share": 0.7},
     {
         "phrase": 1.0,

@@ -33,6 +33,7 @@ traces = st.builds(
     turn=st.integers(0, 5),
     time=st.one_of(st.none(), st.integers(1, 28).map(lambda day: f"2023-05-{day:02d}T10:00:00")),
     speaker=st.sampled_from((None, "Ann", "Bob")),
+    entities=st.sampled_from(((), ("Bergen",), ("Oslo", "Cleo"))),
 )
 
 

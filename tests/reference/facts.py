@@ -23,7 +23,8 @@ class Unit:
     """A context unit. `parts` are (raw, stem) pairs of speaker, text and caption: always three, some empty.
 
     A falsy stem is a stop word. `mentions` counts NER, capitalised and caller's names whose label is kept.
-    `time` is UTC seconds.
+    `time` is UTC seconds; `given` are the names that the caller gave.
+    `replies` is True behind a unit of the session that ends with a question, by another speaker.
     """
 
     trace_id: str
@@ -34,6 +35,8 @@ class Unit:
     type_mask: int
     mentions: Sequence[tuple[str, int]]
     vector: Array
+    given: Sequence[str] = ()
+    replies: bool = False
 
 
 @dataclass
@@ -50,6 +53,7 @@ class Sentence:
 class BankFacts:
     """A bank. `entities` is in the bank's row order and holds speakers and known names too.
 
+    `given_words` are the raw tokens of the names that callers gave.
     `windows` and `episodes` (first row, last row) -> vector are read when `window_vectors="encoded"`.
     """
 
@@ -58,6 +62,7 @@ class BankFacts:
     entities: Mapping[str, Array]
     speakers: Sequence[str] = ()
     name_token: Mapping[str, Token] = field(default_factory=dict)
+    given_words: Mapping[str, Sequence[Token]] = field(default_factory=dict)
     windows: Mapping[Span, Array] | None = None
     episodes: Mapping[Span, Array] | None = None
 

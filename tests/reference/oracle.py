@@ -214,13 +214,25 @@ def _graph_view(
         config.graph_lexical,
         config.graph_phrase,
     )
+    asked = _asked(bank, query, visible)
     for i, unit in enumerate(bank.facts.units):
         consistency = views.subject_consistency(query.subjects, unit, bank.counts[i])
         validity = views.temporal_validity(query.validity, unit.time, config.temporal_days)
         scores[i] += config.graph_subject * consistency + config.graph_temporal * validity
+        scores[i] += config.graph_reply * asked[i]
         scores[i] += config.graph_type * views.type_support(query.type_bit, unit.type_mask)
+    told = views.bridge(
+        scale(scores, visible), bank.facts.units, bank.facts.given_words, config.bridge_power
+    )
+    scores = scores + config.graph_bridge * told
     graph, margins["graph_candidates"] = views.returned(scores, visible, config.candidates)
     return graph
+
+
+def _asked(bank: Bank, query: QueryFacts, visible: Mask) -> Array:
+    turns = bank.turns
+    cosine = cosines(query.vector, turns.vectors)
+    return views.asked(bank.facts.units, cosine, turns.bm25.scores(query.stems), visible)
 
 
 def _hierarchy_view(
@@ -252,6 +264,7 @@ def _hierarchy_view(
     offered = config.window_share * window + config.episode_share * episode[parent]
     above = views.best_offer(len(units), bank.windows.spans, offered, kept_windows)
     own = level("turn", bank.turns, visible) + config.phrase * phrase
+    own += config.reply * _asked(bank, query, visible)
     for i, unit in enumerate(units):
         own[i] += config.subject * views.subject_consistency(query.subjects, unit, bank.counts[i])
         own[i] += config.temporal * views.temporal_validity(query.validity, unit.time, config.temporal_days)

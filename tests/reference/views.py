@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tests.reference.facts import Array, Mask, Span, Unit
+from tests.reference.facts import Array, Mask, Span, Token, Unit
 from tests.reference.scaling import cut_margin, min_max, ordered_top_k, scale, spread
 
 DAY = 86400.0
@@ -55,6 +55,43 @@ def dense_prior(unit: Array, sentence: Array, sentence_unit: Array, visible: Mas
 def refine(base: Array, bm25: Array, phrase: Array, visible: Mask, lexical: float, weight: float) -> Array:
     """S_g without the subject: base + graph_lexical · sc(BM25) + graph_phrase · phrase."""
     return base + lexical * scale(bm25, visible) + weight * phrase
+
+
+def asked(units: Sequence[Unit], cosine: Array, bm25: Array, visible: Mask) -> Array:
+    """½(mm(cos) + sc(BM25)) of the unit before, for a unit that replies to it; else 0."""
+    fit = 0.5 * (min_max(cosine, visible) + scale(bm25, visible))
+    return np.array([fit[row - 1] if unit.replies else 0.0 for row, unit in enumerate(units)])
+
+
+def bridge(
+    scores: Array, units: Sequence[Unit], words: Mapping[str, Sequence[Token]], power: float
+) -> Array:
+    """The largest sc(S)^power of a unit that tells of a name given to unit i, not to itself; 0 for none.
+
+    A unit tells of a name when its text or its caption has the name's words in a row. `scores` are scaled
+    and 0 where hidden.
+    """
+    result = np.zeros(len(units))
+    told = {
+        name: [
+            row
+            for row, unit in enumerate(units)
+            if name not in unit.given and any(holds(part, spoken) for part in unit.parts[1:])
+        ]
+        for name, spoken in words.items()
+        if spoken
+    }
+    for row, unit in enumerate(units):
+        for name in unit.given:
+            for other in told.get(name, ()):
+                result[row] = max(result[row], max(0.0, scores[other]) ** power)
+    return result
+
+
+def holds(part: Sequence[tuple[Token, Token]], spoken: Sequence[Token]) -> bool:
+    """Whether the words stand in a row inside a part."""
+    raw = [word for word, _ in part]
+    return any(raw[at : at + len(spoken)] == list(spoken) for at in range(len(raw) - len(spoken) + 1))
 
 
 def beam(scores: Array, allowed: Mask, width: int) -> Mask:

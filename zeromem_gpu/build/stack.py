@@ -69,6 +69,9 @@ class Stack:
     neighbours: Csr
     incidence: Csr
     incidence_transposed: Csr
+    given: Csr
+    told: Csr
+    replies: Csr
     graph: Graph
     stream: Stream
 
@@ -143,6 +146,9 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
         neighbours=csr(lambda view: view.neighbours),
         incidence=csr(lambda view: view.incidence),
         incidence_transposed=csr(lambda view: view.incidence_transposed),
+        given=csr(lambda view: view.given),
+        told=csr(lambda view: view.told),
+        replies=csr(lambda view: view.replies),
         graph=Graph(
             csr(lambda view: view.graph.weights),
             flat(lambda view: view.graph.degree),

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zeromem_gpu.build.bridges import given_names, told_names
 from zeromem_gpu.build.facts import SPEAKER_PART, Bank, MemoryIndex
 from zeromem_gpu.build.ragged import expand
 from zeromem_gpu.config import Config
+from zeromem_gpu.text.sentences import asks
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Rows:
 
     `unit_rows`, `sentence_rows`, `entity_rows` give the arrival row of each. `bounds` int64 [sessions + 1]
     are the units of each session. `counts` lists c(e, d) as (unit, entity, count), sorted by unit and
-    entity; `incidence` the (sentence, entity) pairs, sorted.
+    entity; `incidence` the (sentence, entity) pairs, sorted; `given` (unit, entity) and `told`
+    (entity, unit) are those of `bridges.py`; `replies` int64 are the units that reply to the one before.
     """
 
     unit_rows: np.ndarray
@@ -40,6 +43,9 @@ class Rows:
     entity_vectors: np.ndarray
     counts: tuple[np.ndarray, np.ndarray, np.ndarray]
     incidence: tuple[np.ndarray, np.ndarray]
+    given: tuple[np.ndarray, np.ndarray]
+    told: tuple[np.ndarray, np.ndarray]
+    replies: np.ndarray
     raw: np.ndarray
     stem: np.ndarray
     token_unit: np.ndarray
@@ -72,6 +78,11 @@ def canonical_rows(index: MemoryIndex, bank: Bank, config: Config) -> Rows:
         named, token_sentence, speaker, config,
     )  # fmt: skip
 
+    given = given_names(index, bank, units["trace"][unit_rows])
+    about = np.unique(given[1])
+    names = index.column(bank, "entities", "name")[about]
+    told = told_names(names, about, given, raw, token_unit, token_sentence != SPEAKER_PART, config)
+
     keys = index.column(bank, "entities", "key")
     present = np.unique(np.concatenate([counts[1], pairs[1], speaker[speaker >= 0]]))
     entity_rows = present[np.argsort(keys[present], kind="stable")]
@@ -94,6 +105,9 @@ def canonical_rows(index: MemoryIndex, bank: Bank, config: Config) -> Rows:
         entity_vectors=_take(index.column(bank, "entities", "vector"), entity_rows),
         counts=_sorted_counts(counts[0], entity_place[counts[1]], counts[2]),
         incidence=_sorted_pairs(pairs[0], entity_place[pairs[1]]),
+        given=(given[0], entity_place[given[1]]),
+        told=(entity_place[told[0]], told[1]),
+        replies=_replies(index, bank, units, unit_rows, session),
         raw=raw,
         stem=tokens["stem"][token_rows],
         token_unit=token_unit,
@@ -114,6 +128,19 @@ def _session_order(units: dict[str, np.ndarray], bank: Bank) -> np.ndarray:
     np.minimum.at(earliest, session, trace)
     order: np.ndarray = alive[np.lexsort((trace, units["turn"][alive], earliest[session]))]
     return order
+
+
+def _replies(
+    index: MemoryIndex, bank: Bank, units: dict[str, np.ndarray], rows: np.ndarray, session: np.ndarray
+) -> np.ndarray:
+    """Units behind a unit of their session that ends with a question, unless its speaker goes on."""
+    traces = index.column(bank, "traces", "trace")
+    trace, speaker = units["trace"][rows], units["speaker"][rows]
+    bounds = zip(*(units[name][rows].tolist() for name in ("trace", "start", "end")), strict=True)
+    question = np.array([asks(traces[at].text[start:end]) for at, start, end in bounds], bool)
+    other = (trace[1:] != trace[:-1]) & ((speaker[1:] != speaker[:-1]) | (speaker[1:] < 0))
+    found: np.ndarray = np.flatnonzero(question[:-1] & other & (session[1:] == session[:-1])) + 1
+    return found
 
 
 def _compact(session: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

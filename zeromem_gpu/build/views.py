@@ -35,6 +35,9 @@ class BankView:
     neighbours: Table
     incidence: Table
     incidence_transposed: Table
+    given: Table
+    told: Table
+    replies: Table
     graph: EntityContextGraph
     lexicon: Lexicon
     stream: WordStream
@@ -107,6 +110,9 @@ def _assemble(
         neighbours=neighbours,
         incidence=incidence,
         incidence_transposed=transpose(incidence, len(rows.entity_keys)),
+        given=from_pairs(*rows.given, units),
+        told=from_pairs(*rows.told, len(rows.entity_keys)),
+        replies=from_pairs(rows.replies, rows.replies - 1, units),
         graph=graph, lexicon=lexicon, stream=stream,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Tables of a run alone: its answers under every protocol, and what each ablation costs."""
+"""Tables of a run alone: answers under every protocol, what each ablation costs, which stage lost gold."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+
+from zeromem_gpu.evaluate.losses import STAGES
 
 # in the order of the papers' tables
 _KINDS = ("single-hop", "multi-hop", "temporal", "open-domain")
@@ -55,6 +57,29 @@ def loss_table(summary: Mapping[str, Any]) -> Table | None:
     for name, block in ablations.items():
         grid.add_row(name, *(_gain(block["difference"][metric]) for metric in shown))
     return grid
+
+
+def stage_table(summary: Mapping[str, Any]) -> Table | None:
+    """How many gold traces each stage lost, by part; None where losses were not asked for."""
+    parts, rows = stage_rows(summary)
+    if not rows:
+        return None
+    grid = _grid(f"gold past rank {summary['k']}, by the stage that lost it", "stage", parts)
+    for stage, *cells in rows:
+        grid.add_row(stage, *cells, style=None if stage in STAGES else "bold", end_section=stage == "lost")
+    return grid
+
+
+def stage_rows(summary: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The parts, and under them counts: gold traces, lost ones, and those that each stage lost."""
+    block: Mapping[str, Any] = summary.get("losses") or {}
+    if not block:
+        return [], []
+    sides = {side: block[side] for side in ("reporting", "tuning") if block[side]["conversations"]}
+    parts = {"all": block, **block["by_category"], **(sides if len(sides) > 1 else {})}
+    rows = {name: [one[name] for one in parts.values()] for name in ("gold", "lost")}
+    rows |= {stage: [one["stages"][stage] for one in parts.values()] for stage in STAGES}
+    return list(parts), [[name, *(f"{count:,}" for count in row)] for name, row in rows.items()]
 
 
 def _grid(title: str, first: str, labels: list[str]) -> Table:

@@ -74,7 +74,7 @@ def _evaluate(load: Callable[[], Dataset], options: RunOptions) -> None:
     """Check everything, then run, resume or refuse; results are written, then shown."""
     from zeromem_gpu import Memory
     from zeromem_gpu.evaluate import report
-    from zeromem_gpu.evaluate.answer_tables import loss_table, protocol_table
+    from zeromem_gpu.evaluate.answer_tables import loss_table, protocol_table, stage_table
     from zeromem_gpu.evaluate.html import write_html
     from zeromem_gpu.evaluate.journal import Journal
     from zeromem_gpu.evaluate.runner import run
@@ -108,7 +108,7 @@ def _evaluate(load: Callable[[], Dataset], options: RunOptions) -> None:
     report.write(dataset, findings, summary, folder, answers=reader is not None)
     page = write_html(folder)
     screen = console()
-    for table in (protocol_table(summary), loss_table(summary)):
+    for table in (protocol_table(summary), loss_table(summary), stage_table(summary)):
         if table is not None:
             screen.print(table)
     screen.print(tables(summary))

@@ -9,6 +9,7 @@ from typing import Any
 
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.evaluate import paper, svg
+from zeromem_gpu.evaluate.answer_tables import stage_rows
 from zeromem_gpu.evaluate.bootstrap import Interval, intervals
 from zeromem_gpu.evaluate.compare import compare_scores, parts_of
 from zeromem_gpu.evaluate.html_parts import (
@@ -25,6 +26,7 @@ from zeromem_gpu.evaluate.html_parts import (
     spread,
     table,
 )
+from zeromem_gpu.evaluate.losses import STAGES
 from zeromem_gpu.evaluate.metrics import METRICS
 from zeromem_gpu.evaluate.run_folder import (
     RunFolder,
@@ -78,6 +80,7 @@ def render(folder: str | Path, *, resamples: int = 10_000, seed: int = 0) -> str
             ("Answer calibration", _calibration(run, options)),
         ]
     sections += [
+        ("Where gold evidence is lost", _losses(summary)),
         ("Answers beside the paper's", _answers(summary)),
         ("Ablations of the answers", _ablations(summary)),
         ("Evidence budget", _budget(summary)),
@@ -231,6 +234,15 @@ def _calibration(run: RunFolder, options: Mapping[str, int]) -> str:
     ]  # fmt: skip
     heads = ["metric, part", "questions", "as read", "calibrated", "gain", "better", "worse"]
     return table("Percent; gain with paired 95 % interval", heads, rows) if rows else ""
+
+
+def _losses(summary: Summary) -> str:
+    """Gold past rank K by the stage that lost it, and what each stage means."""
+    parts, rows = stage_rows(summary)
+    if not rows:
+        return ""
+    told = "".join(note(f"{stage}: {meaning}.") for stage, meaning in STAGES.items())
+    return table(f"Gold traces past rank {summary.get('k')}", ["stage", *parts], rows, lead=1) + told
 
 
 def _answers(summary: Summary) -> str:

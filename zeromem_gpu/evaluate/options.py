@@ -31,6 +31,9 @@ BaselineAnswers = Annotated[
     bool,
     typer.Option("--baseline-answers", help="Let the reader answer from the baselines' first K, too."),
 ]
+Losses = Annotated[
+    bool, typer.Option("--losses", help="Which stage lost each gold trace that is not among the first K.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,7 @@ class RunOptions:
     budget: Annotated[str, typer.Option(help="Other K to repeat the headline with, such as 1,2,3.")] = ""
     baselines: Annotated[str, typer.Option(help="Flat rankings beside it: bm25,dense,hybrid,strong.")] = ""
     baseline_answers: BaselineAnswers = False
+    losses: Losses = False
     k: Annotated[int, typer.Option("--k", help="Units taken by rank for a reader; closure adds some.")] = 5
     limit: Limit = None
     settings: Settings = None
@@ -87,6 +91,7 @@ class RunOptions:
             depth=max(12, self.k),
             latency_samples=self.latency_samples,
             chunk=self.chunk,
+            losses=self.losses,
         )
 
     def memory(self) -> dict[str, Any]:

@@ -45,7 +45,8 @@ class Plan:
     units of it after closure; `budget` repeats that for other K. Rankings keep `depth` traces. One index
     holds at most `chunk` traces (0 for all in one); `latency_samples` questions are also asked one by one.
     With `baseline_answers` the reader also answers from the first K traces of every flat baseline, at
-    K traces a question while the method's own evidence has what closure adds, too.
+    K traces a question while the method's own evidence has what closure adds, too. With `losses` the stage
+    that lost each gold trace of the headline at rank K is found.
     """
 
     config: Config = field(default_factory=Config)
@@ -59,6 +60,7 @@ class Plan:
     depth: int = 12
     latency_samples: int = 200
     chunk: int = 0
+    losses: bool = False
 
     def __post_init__(self) -> None:
         """Check every field."""

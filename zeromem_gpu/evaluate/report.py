@@ -14,6 +14,7 @@ from typing import Any
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.evaluate import metrics
 from zeromem_gpu.evaluate.datasets import Dataset, Question
+from zeromem_gpu.evaluate.losses import loss_line
 from zeromem_gpu.evaluate.reading import Reading
 from zeromem_gpu.evaluate.runner import Findings, Ranking
 from zeromem_gpu.evaluate.summary import answer_scores, gold_of
@@ -81,7 +82,7 @@ def write(
     `evidence.jsonl` and `run.trec` hold the headline, `run.NAME.trec` each further view, ablation and
     baseline, `qrels.trec` the gold ids (`qrels.audited.trec` after the audit):
     `ir_measures qrels.trec run.trec R@5` repeats the numbers. With `answers` there are `answers.jsonl`
-    and `answers.NAME.jsonl`.
+    and `answers.NAME.jsonl`, where losses were asked for `losses.jsonl`, one line a lost gold trace.
     """
     questions = findings.questions
     primary = next(iter(findings.rankings))
@@ -92,6 +93,10 @@ def write(
         file = "run.trec" if name == primary else f"run.{name}.trec"
         _write(directory / file, metrics.trec_run(ranked, f"zeromem-{name}"))
     _write(directory / "evidence.jsonl", "".join(_evidence_lines(questions, findings.rankings[primary])))
+    if findings.losses is not None:
+        asked = {one.id: one for one in questions}
+        lost = (loss_line(asked[loss.question], loss) for loss in findings.losses)
+        _write(directory / "losses.jsonl", "".join(map(json_line, lost)))
     if answers:
         for name, readings in findings.readings.items():
             file = "answers.jsonl" if name == primary else f"answers.{name}.jsonl"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.evaluate.datasets import Conversation, Dataset, Question
 from zeromem_gpu.evaluate.journal import Journal
+from zeromem_gpu.evaluate.losses import Loss, find_losses
 from zeromem_gpu.evaluate.plan import Plan
 from zeromem_gpu.evaluate.reading import (
     NamedReader,
@@ -62,7 +63,8 @@ class Ranking:
 class Findings:
     """What a run found, by variant, in the order of `questions`; `timings` in seconds over all parts.
 
-    `rankings` begins with the headline; flat baselines are among them by name.
+    `rankings` begins with the headline; flat baselines are among them by name. `losses` are None where the
+    plan did not ask for them.
     """
 
     questions: tuple[Question, ...]
@@ -70,6 +72,7 @@ class Findings:
     readings: Mapping[str, tuple[Reading, ...]]
     timings: Mapping[str, float]
     single: Mapping[str, Any] | None
+    losses: tuple[Loss, ...] | None = None
 
 
 def run(
@@ -165,6 +168,8 @@ def _steps(
     questions = dataset.questions
     for variant in plan.variants:
         yield f"{number}/rank/{variant.name}", _ranking_step(questions, variant.config, plan.depth)
+    if plan.losses:
+        yield f"{number}/losses", _losses_step(questions, plan)
     for name, variant, k in plan.readings:
         yield from reading(name, read_engine(variant, k, plan.limit, reader))
     if plan.baselines:
@@ -192,6 +197,14 @@ def _ranking_step(questions: Sequence[Question], config: Config, depth: int) -> 
         results = search(memory, questions, config=config, top_k=depth, limit=depth, explain=True)
         rows = [_ranking(result, question) for result, question in zip(results, questions, strict=True)]
         return {"rows": [_packed(row) for row in rows], "timings": dict(results[0].timings or {})}
+
+    return step
+
+
+def _losses_step(questions: Sequence[Question], plan: Plan) -> Step:
+    def step(memory: Memory) -> Any:
+        found = find_losses(memory, questions, plan.primary.config, plan.k, plan.depth)
+        return [asdict(loss) for loss in found]
 
     return step
 
@@ -259,7 +272,12 @@ def _gather(
         readings={name: tuple(rows) for name, rows in readings.items()},
         timings=timings,
         single=journal["single"] if plan.latency_samples else None,
+        losses=_losses(parts, journal) if plan.losses else None,
     )
+
+
+def _losses(parts: Sequence[Any], journal: Journal) -> tuple[Loss, ...]:
+    return tuple(Loss(**row) for at in range(len(parts)) for row in journal[f"{at}/losses"])
 
 
 def _single(

@@ -8,6 +8,7 @@ from typing import Any
 from zeromem_gpu.evaluate import metrics
 from zeromem_gpu.evaluate.answers import PROTOCOLS, Scores, average
 from zeromem_gpu.evaluate.datasets import Dataset, Question
+from zeromem_gpu.evaluate.losses import Loss, count_losses
 from zeromem_gpu.evaluate.plan import Plan
 from zeromem_gpu.evaluate.reading import Reading
 from zeromem_gpu.evaluate.runner import BUILD_TIMINGS, Findings, Ranking
@@ -23,8 +24,9 @@ def summarise(
     """The content of metrics.json, as far as the findings say it.
 
     Headline evidence stands at the top level, the same for every view under `views`, then `ablations`,
-    `budget` and `baselines`, and where `reader` names one `answers` (calibrated) and `answers_reader` (as
-    it gave them): protocol → category, average or side of the split → scores.
+    `budget`, `baselines`, `losses` (where the plan asked for them), and where `reader` names one `answers`
+    (calibrated) and `answers_reader` (as it gave them): protocol → category, average or side of the split
+    → scores.
     """
     questions = findings.questions
     primary = plan.primary.name
@@ -40,6 +42,8 @@ def summarise(
     summary |= _read(dataset, findings, primary, reader)
     if any(question.gold_audited is not None for question in questions):
         summary["audited"] = evidence_block(dataset, questions, findings.rankings[primary], audited=True)
+    if findings.losses is not None:
+        summary["losses"] = _losses_block(dataset, questions, findings.losses)
     whole = _values(dataset, findings, primary)
     summary["ablations"] = {
         name: {
@@ -165,6 +169,13 @@ def _set_block(
         return {**average(rows), "units": units, **support}
 
     return _by_part(dataset, questions, averages)
+
+
+def _losses_block(
+    dataset: Dataset, questions: Sequence[Question], losses: Sequence[Loss]
+) -> dict[str, Any]:
+    """Gold traces that are not among the headline's first K, by the stage that lost them."""
+    return _by_part(dataset, questions, lambda places: count_losses(questions, losses, places))
 
 
 def _values(dataset: Dataset, findings: Findings, name: str) -> dict[str, dict[str, float]]:

@@ -12,7 +12,6 @@ half. The numbers are rounded from a search on the tuning conversations of LoCoM
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,13 +19,13 @@ from zeromem_gpu.calibrate.pool import Passage, Pool, make_pool
 from zeromem_gpu.calibrate.words import stem_set
 from zeromem_gpu.text.answer_types import PATTERNED, type_spans
 from zeromem_gpu.text.capitalised import EXCLAMATIONS
+from zeromem_gpu.text.sentences import asks
 from zeromem_gpu.types import Evidence, SearchResult
 
 _ASKED, _BEFORE, _BESIDE = 0.6, 0.8, 0.2
 _SPOKEN, _FUSED, _RANK, _NEWS, _TYPED, _REPLY, _CAPTION = 0.3, 0.2, 0.1, 0.2, 0.3, 0.2, -0.2
 # more new words than this make a sentence no likelier to hold the answer
 _MUCH = 6
-_QUESTION = re.compile(r"[?？؟][!！…]*[\"'”’»」』)\]]*\s*\Z")
 
 Stems = frozenset[str]
 
@@ -88,7 +87,7 @@ def _scores(
     for at, text in enumerate(passage.sentences):
         here = stem_set(text)
         news = len(here - known)
-        if news and not _QUESTION.search(text):
+        if news and not asks(text):
             score = 0.0 if text in said else _CAPTION
             for word, share in shares.items():
                 near = _ASKED if word in asked else _BEFORE if word in before else _BESIDE
@@ -108,7 +107,7 @@ def _asked_before(evidence: Sequence[Evidence], pool: Pool) -> list[Stems]:
     for one, passage in zip(evidence, pool.passages, strict=True):
         if one.trace.turn is not None:
             place = one.trace.session, one.trace.turn
-            questions = [stem_set(text) for text in passage.sentences if _QUESTION.search(text)]
+            questions = [stem_set(text) for text in passage.sentences if asks(text)]
             asked[place] = asked.get(place, frozenset()).union(*questions)
     return [
         frozenset()

@@ -16,6 +16,7 @@ from zeromem_kernels.pagerank import PageRank, personalized_pagerank
 from zeromem_kernels.reset import node_rows, reset_vector
 from zeromem_kernels.scale import scale_to_max, tile_reduce
 from zeromem_kernels.similarity import best_match
+from zeromem_kernels.spmm import tile_spmax
 from zeromem_kernels.topk import TopK, ordered_topk
 
 
@@ -70,12 +71,24 @@ def graph_view(signals: Signals) -> GraphView:
         (config.graph_subject, signals.subject),
         (config.graph_temporal, signals.temporal),
         (config.graph_type, signals.answer_type),
+        (config.graph_reply, signals.asked),
     ):
         if signal is not None and weight > 0:
             scores = scores + weight * signal
+    if config.graph_bridge > 0 and len(stack.told.indices):
+        scores = scores + config.graph_bridge * _bridge(signals, scores)
     if group.hidden is not None:
         scores = scores.masked_fill(group.hidden, -torch.inf)
     return GraphView(scores, ordered_topk(scores, units, config.candidates), ranked)
+
+
+def _bridge(signals: Signals, scores: Tensor) -> Tensor:
+    """How well the best visible unit that tells of a unit's given name ranks, in [0, 1]."""
+    stack, units, entities = signals.group.stack, signals.units, signals.group.axes["entities"]
+    share = scale_to_max(scores, units, signals.visible).clamp(min=0.0).pow(signals.config.bridge_power)
+    # -inf where nobody tells of a name, and where a unit was given none
+    told = tile_spmax(stack.told, share, units, entities).clamp(min=0.0)
+    return tile_spmax(stack.given, told, entities, units).clamp(min=0.0)
 
 
 def align(group: Group, floor: float) -> Tensor:

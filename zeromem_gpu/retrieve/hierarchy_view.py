@@ -71,6 +71,7 @@ def _own(signals: Signals, config: Config) -> Tensor:
         (config.subject, signals.subject),
         (config.temporal, signals.temporal),
         (config.answer_type, signals.answer_type),
+        (config.reply, signals.asked),
     ):
         if signal is not None and weight > 0:
             own = own + weight * signal

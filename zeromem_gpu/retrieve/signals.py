@@ -110,6 +110,14 @@ class Signals:
         types = self.group.stack.types[self.units.stacked_row][:, None]
         return ((types & bits) != 0).float()
 
+    @cached_property
+    def asked(self) -> Tensor | None:
+        """How well the question that a unit replies to fits, in [0, 1]; None where no unit replies."""
+        replies = self.group.stack.replies
+        if len(replies.indices) == 0:
+            return None
+        return tile_spmm(replies, 0.5 * (self.dense + self.lexical), self.units, self.units)
+
     def bm25_of(self, postings: Csr, axis: Axis, visible: Tensor | None) -> Tensor:
         """sc(BM25) over the documents of a level."""
         stack = self.group.stack

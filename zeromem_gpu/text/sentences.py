@@ -24,6 +24,7 @@ _ABBREVIATIONS = frozenset(_ABBREVIATION_TEXT.split())
 # these end a sentence as often as not: a capital letter after them decides
 _EITHER = frozenset(["approx", "apt", "ave", "blvd", "dept", "etc", "inc", "jr", "ltd", "sr", "a.m", "p.m"])
 _NEXT = re.compile(r"""\s*["'“‘«(\[{*]*(?P<first>\S)""")
+_QUESTION = re.compile(r"[?？؟][!！…]*[\"'”’»」』)\]]*\s*\Z")
 _LOOK_BACK = 24  # characters; longer than any abbreviation
 
 
@@ -47,6 +48,15 @@ def split_sentences(text: str) -> list[Span]:
             start = match.end()
     _append(spans, seen, start, len(seen))
     return spans
+
+
+def asks(text: str) -> bool:
+    """Whether a text ends with a question, closing quotes and exclamation marks left aside.
+
+    >>> asks("Really?! "), asks("“Who?”"), asks("Why? Because.")
+    (True, True, False)
+    """
+    return _QUESTION.search(text) is not None
 
 
 def split_units(text: str, limit: int) -> list[Span]:
