@@ -22,6 +22,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.compare import (
@@ -39,6 +40,9 @@ BASELINES = ROOT / "benchmarks" / "baseline"
 SUITE = ROOT / "benchmarks" / "suite"
 # what pytest-benchmark notes of a processor beside what we do, and of no use in git
 _DROPPED = ("cpu", "node")
+
+# glibc moves these with what was freed before, so that a benchmark alone would meet other page faults
+_STEADY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
 
 class SuiteFailed(Exception):
@@ -128,7 +132,7 @@ def run_suite(suite: Path, form: Sequence[str], names: Sequence[str] = ()) -> di
             f"--benchmark-json={out}", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml"),
         ]  # fmt: skip
         paths = [str(ROOT), str(ROOT / "kernels"), os.environ.get("PYTHONPATH", "")]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        environment = os.environ | _STEADY | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
         ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         if ended.returncode != 0 or not out.is_file():
             raise SuiteFailed(
@@ -165,7 +169,8 @@ def table(verdicts: Sequence[Verdict], title: str) -> Table:
         style = "red" if one.failed else "green" if one.kind == "faster" else None
         note = "; ".join((one.kind, *one.notes)) if one.kind != "ok" else ""
         times = "" if one.times is None else f"{one.times:.2f}"
-        shown.add_row(one.name, _ms(one.before_s), _ms(one.now_s), times, note, style=style)
+        # a name in brackets is no markup
+        shown.add_row(escape(one.name), _ms(one.before_s), _ms(one.now_s), times, note, style=style)
     return shown
 
 
