@@ -17,6 +17,7 @@ import torch
 
 from benchmarks import calibration as calibrating
 from benchmarks.calibration import Calibration, paired
+from benchmarks.clock import now
 from benchmarks.machine import commit, device_facts, load_facts
 from benchmarks.workloads import Workload, data_dir, hash_memory, load
 from zeromem_gpu import Memory
@@ -41,7 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The short form keeps what is marked `short`."""
+    """The short form keeps what is marked `short`; the clock leaves out waits for a processor."""
+    for item in items:
+        item.add_marker(pytest.mark.benchmark(timer=now))
     if config.getoption("--short"):
         kept = [item for item in items if item.get_closest_marker("short")]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
@@ -151,6 +154,7 @@ class Measure:
         self, calls: Sequence[Callable[[], Any]], rounds: int, before: Callable[[], Any] | None
     ) -> tuple[list[float], list[float]]:
         around: list[float] = []
+        wall: list[float] = []
         ready = [self._synchronised(call) for call in calls]
 
         def setup() -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -159,12 +163,15 @@ class Measure:
             around.append(self._yardstick.run())
             return (ready[(len(around) - 1) % len(ready)],), {}
 
-        self._benchmark.pedantic(_run, setup=setup, rounds=rounds, iterations=1)
+        def run(call: Callable[[], Any]) -> None:
+            wall.append(_seconds(call))
+
+        self._benchmark.pedantic(run, setup=setup, rounds=rounds, iterations=1)
         around.append(self._yardstick.run())
         if self._benchmark.stats is None:  # --benchmark-disable runs each benchmark once, untimed
             pytest.skip("benchmarks are disabled: the result was right, nothing was timed")
         times = list(self._benchmark.stats.stats.data)
-        self._benchmark.extra_info["calibration_s"] = median(around)
+        self._benchmark.extra_info.update({"calibration_s": median(around), "wall_s": median(wall)})
         return times, paired(times, around)
 
     def _synchronised(self, call: Callable[[], Any]) -> Callable[[], Any]:
@@ -188,10 +195,6 @@ class Measure:
 def measure(benchmark: Any, calibration: Calibration, request: pytest.FixtureRequest) -> Measure:
     """Times one benchmark."""
     return Measure(benchmark, calibration, request)
-
-
-def _run(call: Callable[[], Any]) -> None:
-    call()
 
 
 def _seconds(call: Callable[[], Any]) -> float:

@@ -35,13 +35,14 @@ this text.
 | `python -m benchmarks.readme` | this file |
 
 How `make bench` decides. Each benchmark first checks its result against another form of the same
-computation and is not timed where they differ. Between its rounds a fixed calibration workload is timed;
-what is compared with the baseline is the median ratio of a round to the calibrations around it, so that a
-slow minute slows both; for single questions also the ratio at the 99th percentile over questions. What is
-slower is measured twice again before it counts. What must not move is stored beside the times: a digest
-of evidence ids, sweeps, bytes, projections of float results; a change fails at any speed. Other input,
-other threads and another machine are named and never compared silently. One thread is used unless
-`--threads` says otherwise, as that repeats best, and the C allocator's thresholds are fixed.
+computation and is not timed where they differ. Between its rounds a fixed calibration workload is timed,
+both by a clock that leaves out waits for a processor which another process has; what is compared with the
+baseline is the median ratio of a round to the calibrations around it, so that a slow minute slows both;
+for single questions also the ratio at the 99th percentile over questions. What is slower is measured
+twice again before it counts. What must not move is stored beside the times: a digest of evidence ids,
+sweeps, bytes, projections of float results; a change fails at any speed. Other input, other threads and
+another machine are named and never compared silently. One thread is used unless `--threads` says
+otherwise, as that repeats best, and the C allocator's thresholds are fixed.
 
 Workloads: `locomo-1` and `locomo-10` (LoCoMo's first and all ten conversations), `hotpot-400` and
 `hotpot-3200` (banks of so many HotpotQA paragraphs), read from `ZEROMEM_DATA`; where that is absent,

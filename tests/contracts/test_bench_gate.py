@@ -6,12 +6,14 @@ import copy
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.calibration import paired
+from benchmarks.clock import now, waited
 from benchmarks.compare import LONG_LIMIT, SHORT_LIMIT, best_of, compare, same_machine
 from benchmarks.facts import WrongResult, differences, gate, projection
 from benchmarks.gate import newest, store_run
@@ -21,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def entry(name: str, ratio: float = 4.0, **extra: object) -> dict:
     facts = {"evidence": "1a2b", "sweeps": 54, "bytes": 800, "output_0": projection([1.0, 2.0, 3.0])}
-    info = {"calibration": "1", "threads": 1, "about": {"input": "aa"}, "facts": facts, "ratio": ratio}
+    info = {"calibration": "2", "threads": 1, "about": {"input": "aa"}, "facts": facts, "ratio": ratio}
     return {"name": name, "stats": {"median": ratio / 100}, "extra_info": info | extra}
 
 
@@ -122,6 +124,15 @@ def test_a_round_is_divided_by_the_calibrations_around_it() -> None:
     assert paired([6.0, 6.0], [1.0, 3.0, 1.0]) == [3.0, 3.0]
     with pytest.raises(ValueError, match="need 3 calibrations"):
         paired([6.0, 6.0], [1.0, 3.0])
+
+
+def test_the_clock_counts_sleep_and_work_and_leaves_out_waits() -> None:
+    before, wall = now(), time.perf_counter()
+    time.sleep(0.05)
+    sum(range(200_000))
+    counted, passed = now() - before, time.perf_counter() - wall
+    assert 0.05 < counted <= passed + 1e-4
+    assert waited() >= 0.0
 
 
 def test_a_wrong_result_is_never_timed() -> None:
