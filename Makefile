@@ -9,12 +9,13 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format clean
+.PHONY: help demo test lint bench format clean
 
 help:
 	@echo "make demo    index an invented conversation and answer twenty questions from it"
 	@echo "make test    run the test suite (ARGS='-k name' to choose)"
 	@echo "make lint    ruff, mypy, import-linter"
+	@echo "make bench   latency against this machine's baseline (ARGS='--short' in CI, '--store' to renew it)"
 	@echo "make format  ruff, writing its changes"
 	@echo "make clean   remove .venv, caches and build output"
 
@@ -29,6 +30,10 @@ lint: $(VENV)/.for-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# in CI the short form, whose limit is wider
+bench: $(VENV)/.for-test
+	$(BIN)/python -m benchmarks.gate $(if $(CI),--short) $(ARGS)
 
 format: $(VENV)/.for-test
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,1 @@
+"""The regression suite: `make bench`, or `python -m pytest -p benchmarks.measure benchmarks/suite`."""
