@@ -86,6 +86,25 @@ def test_a_sweep_of_sor(tiling: str, storage: torch.dtype) -> None:
 
 
 @every_tiling
+def test_operations_of_a_sweep(tiling: str) -> None:
+    """Counted by walking the slices of every tile as its programs do."""
+    solve = Solve(tiling, torch.float32, True)
+    made, width = solve.slices, solve.axis.tiles.width
+    cells = rows = 0
+    for bank in solve.axis.tiles.bank.tolist():
+        first, last = (int(made.host_group[made.colours * edge]) for edge in (bank, bank + 1))
+        for at in range(first, last):
+            cells += int(made.slice_ptr[at + 1] - made.slice_ptr[at])
+            rows += int((made.lane_row[at * slices.LANES : (at + 1) * slices.LANES] >= 0).sum())
+        rows += int(made.host_long[made.colours * (bank + 1)] - made.host_long[made.colours * bank])
+    assert rows == solve.axis.rows
+    # a multiply-add a cell, b + gain·Σ − y, y + ω·gap, and |gap|·d where it is asked for
+    for update, residual, each in ((True, False, 6), (False, True, 5), (True, True, 7)):
+        cost = model.sweep(solve.tally, 4, in_place=True, update=update, residual=residual)
+        assert cost.flops == (2 * cells + each * rows) * width
+
+
+@every_tiling
 def test_a_correction(tiling: str) -> None:
     solve = Solve(tiling, torch.float16, True)
     counter, _ = counted(lambda: solve.state.refine(solve.wave, solve.step))
