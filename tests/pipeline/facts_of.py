@@ -180,6 +180,7 @@ def query_facts(
             entities=[(name, of_name[name]) for name in names[at]],
             subjects=[entity_name(subject) for subject in profile.subjects],
             validity=None if profile.validity in (None, (None, None)) else profile.validity,
+            dated=profile.answer_type == "date",
             type_bit=1 << ANSWER_TYPES.index(profile.answer_type)
             if profile.answer_type in ANSWER_TYPES
             else 0,

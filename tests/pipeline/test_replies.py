@@ -82,3 +82,14 @@ def test_a_hidden_question_adds_nothing() -> None:
         for weight in (0.0, 5.0)
     ]
     assert np.allclose(np.array(scores[0], float), np.array(scores[1], float))
+
+
+def test_a_date_is_told_where_it_is_told() -> None:
+    memory = memory_of(*TURNS)
+    question = "When was the blue kettle bought?"
+    assert memory.search(question).profile.answer_type == "date"
+    scores = [
+        [one.score for one in memory.search(question, config=memory.config.replace(reply=w, graph_reply=w))]
+        for w in (0.0, 5.0)
+    ]
+    assert scores[0] == scores[1]

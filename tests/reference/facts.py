@@ -69,7 +69,7 @@ class BankFacts:
 
 @dataclass
 class QueryFacts:
-    """A question. `type_bit` is a mask with the bit of the expected type (0: none).
+    """A question. `type_bit` is a mask with the bit of the expected type (0: none), `dated`: it is a date.
 
     `hidden[i]` is True where the boundary excludes unit i; None hides nothing.
     """
@@ -81,6 +81,7 @@ class QueryFacts:
     subjects: Sequence[str] = ()
     validity: tuple[float | None, float | None] | None = None
     type_bit: int = 0
+    dated: bool = False
     route: str = "local"
     hidden: Sequence[bool] | None = None
 

@@ -232,6 +232,8 @@ def _graph_view(
 def _asked(bank: Bank, query: QueryFacts, visible: Mask) -> Array:
     turns = bank.turns
     cosine = cosines(query.vector, turns.vectors)
+    if query.dated:
+        return np.zeros(len(cosine))
     return views.asked(bank.facts.units, cosine, turns.bm25.scores(query.stems), visible)
 
 

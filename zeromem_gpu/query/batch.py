@@ -48,8 +48,9 @@ class QueryBatch:
     `vectors` float32 [Q, D]; `terms` stems for BM25; `phrases` row → phrase ids, `phrase_words` phrase →
     raw words; `subjects` and `entities` keys of normalised names, `entity_names` what they stand for;
     `validity` float64 [Q, 2] UTC seconds, NaN both where there is none; `type_bits` int32 [Q];
-    `relational` bool [Q], the route; `vector_keys` int64 [m] ascending and `entity_vectors` float32 [m, D]
-    are the vectors of query entities that their bank does not know by name.
+    `dated` bool [Q], a date is asked for; `relational` bool [Q], the route; `vector_keys` int64 [m]
+    ascending and `entity_vectors` float32 [m, D] are the vectors of query entities that their bank does not
+    know by name.
     """
 
     vectors: np.ndarray
@@ -61,6 +62,7 @@ class QueryBatch:
     entity_names: dict[int, str]
     validity: np.ndarray
     type_bits: np.ndarray
+    dated: np.ndarray
     relational: np.ndarray
     vector_keys: np.ndarray
     entity_vectors: np.ndarray
@@ -89,6 +91,7 @@ def build_batch(profiles: Sequence[QueryProfile], vectors: np.ndarray, analyzer:
         },
         validity=np.array([_interval(profile.validity) for profile in profiles]).reshape(-1, 2),
         type_bits=np.array([_type_bit(profile.answer_type) for profile in profiles], np.int32),
+        dated=np.array([profile.answer_type == "date" for profile in profiles], bool),
         relational=np.array([profile.route == "relational" for profile in profiles], bool),
         vector_keys=np.empty(0, np.int64),
         entity_vectors=np.empty((0, vectors.shape[1]), np.float32),

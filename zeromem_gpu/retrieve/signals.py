@@ -112,11 +112,16 @@ class Signals:
 
     @cached_property
     def asked(self) -> Tensor | None:
-        """How well the question that a unit replies to fits, in [0, 1]; None where no unit replies."""
+        """How well the question that a unit replies to fits, in [0, 1]; None where no unit replies.
+
+        0 for a question that asks for a date: when a thing was is told where it is told, not asked about.
+        """
         replies = self.group.stack.replies
         if len(replies.indices) == 0:
             return None
-        return tile_spmm(replies, 0.5 * (self.dense + self.lexical), self.units, self.units)
+        fit = tile_spmm(replies, 0.5 * (self.dense + self.lexical), self.units, self.units)
+        dated = self.group.spread(self.group.batch.dated)
+        return fit.masked_fill(dated[self.units.tile_of_row], 0.0)
 
     def bm25_of(self, postings: Csr, axis: Axis, visible: Tensor | None) -> Tensor:
         """sc(BM25) over the documents of a level."""
