@@ -155,6 +155,8 @@ def store_run(run: dict[str, Any], folder: Path) -> Path:
     measured = run["machine_info"]["zeromem"]["commit"]
     name = f"{measured['id'] or 'unknown'}{'-changed' if measured['changed'] else ''}"
     kept = {key: value for key, value in run["machine_info"].items() if key not in _DROPPED}
+    for one in run["benchmarks"]:  # single rounds would fill git and are never compared
+        one["stats"].pop("data", None)
     path = folder / f"{number:04d}_{name}.json"
     path.write_text(json.dumps(run | {"machine_info": kept}, indent=1) + "\n", encoding="utf-8")
     return path

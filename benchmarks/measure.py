@@ -23,8 +23,8 @@ from benchmarks.workloads import Workload, data_dir, hash_memory, load
 from zeromem_gpu import Memory
 from zeromem_gpu.device import resolve_device
 
-# seconds and rounds of one benchmark
-LONG, SHORT = (2.5, 7, 60), (0.6, 5, 20)
+# seconds and rounds of one benchmark; what takes seconds repeats well enough in three
+LONG, SHORT, SLOW = (2.0, 5, 60), (0.6, 5, 20), (1.5, 3)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -122,6 +122,7 @@ class Measure:
             before()
         spent = _seconds(self._synchronised(call))
         seconds, least, most = SHORT if self._short else LONG
+        least = SLOW[1] if spent > SLOW[0] else least
         rounds = min(max(int(seconds / (spent + median(self._yardstick.seconds))), least), most)
         times, ratios = self._rounds([call], rounds, before)
         self._keep(facts, about, {"ratio": median(ratios)}, len(times))
