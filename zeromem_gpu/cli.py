@@ -93,9 +93,7 @@ def purge(
 
     Conditions add up; --bank alone forgets the whole bank. Traces without a time stay with --before.
     """
-    from zeromem_gpu import Memory
-
-    memory = Memory.open(directory, encoder=encoder, vectors=vectors, device="cpu", cache_dir=False)
+    memory = _open(directory, encoder, vectors, "cpu", None, no_cache=True)
     gone = memory.delete(trace, bank=bank, sessions=session, before=before)
     if gone:
         memory.compact()

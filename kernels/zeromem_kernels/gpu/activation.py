@@ -15,8 +15,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zeromem_kernels.gpu.blocks import fold, gather_sum
-from zeromem_kernels.gpu.launch import Wave, as_bytes, block, boundaries, check_size, launch, warps, waves
+from zeromem_kernels.gpu.blocks import gather_sum, raise_peaks, row_block, store_segments, sum_segments
+from zeromem_kernels.gpu.launch import (
+    Wave,
+    as_bytes,
+    block,
+    boundaries,
+    check_size,
+    launch,
+    launch_rows,
+    warps,
+    waves,
+)
 from zeromem_kernels.slices import LANES, UNROLL, Slices
 from zeromem_kernels.tiles import Axis
 
@@ -51,10 +61,7 @@ def _epilogue(
         b_sum = tl.where(b_sum > rounding * b_own, b_sum, 0.0)
     tl.store(out + o_x, b_sum, mask=m_x)
     if not GATED:
-        b_peak = tl.max(tl.where(m_x, b_sum, 0.0), axis=0).to(tl.int32, bitcast=True)
-        # a stale value only costs an atomic that changes nothing
-        b_known = tl.load(peaks + i_column + o_w, mask=m_w, other=0)
-        tl.atomic_max(peaks + i_column + o_w, b_peak, mask=m_w & (b_peak > b_known))
+        raise_peaks(peaks, i_column, b_sum, m_x, o_w, m_w)
 
 
 @triton.jit(do_not_specialize=["i_first", "n_most"])
@@ -79,9 +86,7 @@ def gather_rows(
             WIDTH, BLOCK, LANES, UNROLL,
         )  # fmt: skip
         if tl.load(lane_row + i_slice * LANES) < -1:
-            p_scratch = scratch + tl.load(scratch_starts + i_tile) * WIDTH
-            o_x = (-2 - b_row)[:, None] * WIDTH + o_w[None, :]
-            tl.store(p_scratch + o_x, b_sum, mask=(b_row < -1)[:, None] & m_w[None, :])
+            store_segments(b_sum, b_row, scratch, tl.load(scratch_starts + i_tile), o_w, m_w, WIDTH)
         else:
             i_begin = tl.load(starts + i_tile) * WIDTH
             _epilogue(
@@ -103,18 +108,15 @@ def combine_rows(
     i_bank = tl.load(tile_bank + i_tile)
     i_long = tl.load(long_group + i_bank) + tl.program_id(0) % n_most
     if i_long < tl.load(long_group + i_bank + 1):
-        o_w, o_lane = tl.arange(0, BLOCK), tl.arange(0, 16)
-        p_scratch = scratch + (tl.load(scratch_starts + i_tile) + tl.load(long_ptr + i_long)) * WIDTH
-        n_parts = tl.load(long_count + i_long)
-        b_parts = tl.zeros((16, BLOCK), dtype=tl.float32)
-        for o_part in range(0, n_parts, 16):
-            m_part = ((o_part + o_lane) < n_parts)[:, None] & (o_w < WIDTH)[None, :]
-            o_x = (o_part + o_lane)[:, None] * WIDTH + o_w[None, :]
-            b_parts += tl.load(p_scratch + o_x, mask=m_part, other=0.0)
+        o_w = tl.arange(0, BLOCK)
+        i_scratch = tl.load(scratch_starts + i_tile) + tl.load(long_ptr + i_long)
+        b_sum = sum_segments(
+            scratch, i_scratch, tl.load(long_count + i_long), o_w, o_w < WIDTH, WIDTH, BLOCK
+        )
         b_row = tl.load(long_row + i_long + tl.arange(0, 1))
         i_begin = tl.load(starts + i_tile) * WIDTH
         _epilogue(
-            tl.reshape(fold(b_parts, BLOCK), (1, BLOCK)), b_row, b_row >= 0, out + i_begin,
+            b_sum, b_row, b_row >= 0, out + i_begin,
             similarity + i_begin, hidden + i_begin, least, eta + i_begin, own + i_begin, peaks,
             i_tile * WIDTH, o_w, rounding, WIDTH, GATED, MASKED, EXCLUDE,
         )  # fmt: skip
@@ -126,17 +128,11 @@ def best_of(
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """peaks[t] = max(0, visible rows), as float bits."""
-    i_tile, i_part = i_first + tl.program_id(0) // n_most, tl.program_id(0) % n_most
-    i_begin = tl.load(starts + i_tile)
-    n_rows = (tl.load(starts + i_tile + 1) - i_begin).to(tl.int32)
-    if i_part * ROWS < n_rows:
-        o_w = tl.arange(0, BLOCK)
-        o_row = i_part * ROWS + tl.arange(0, ROWS)
-        m_x = (o_row < n_rows)[:, None] & (o_w < WIDTH)[None, :]
-        o_x = o_row[:, None] * WIDTH + o_w[None, :]
-        b_x = tl.load(x + i_begin * WIDTH + o_x, mask=m_x, other=0.0)
+    i_tile, _row, o_w, o_x, _m, m_x, any_row = row_block(starts, i_first, n_most, WIDTH, BLOCK, ROWS)
+    if any_row:
+        b_x = tl.load(x + o_x, mask=m_x, other=0.0)
         if MASKED:
-            b_x = tl.where(tl.load(hidden + i_begin * WIDTH + o_x, mask=m_x, other=0) != 0, 0.0, b_x)
+            b_x = tl.where(tl.load(hidden + o_x, mask=m_x, other=0) != 0, 0.0, b_x)
         b_peak = tl.max(tl.maximum(b_x, 0.0), axis=0).to(tl.int32, bitcast=True)
         tl.atomic_max(peaks + i_tile * WIDTH + o_w, b_peak, mask=o_w < WIDTH)
 
@@ -147,14 +143,8 @@ def settle(
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, SEEDS: tl.constexpr,
 ):  # fmt: skip
     """η = found/max without what lies below `floor`, and its sum over the steps; seeds are not scaled."""
-    i_tile, i_part = i_first + tl.program_id(0) // n_most, tl.program_id(0) % n_most
-    i_begin = tl.load(starts + i_tile)
-    n_rows = (tl.load(starts + i_tile + 1) - i_begin).to(tl.int32)
-    if i_part * ROWS < n_rows:
-        o_w = tl.arange(0, BLOCK)
-        o_row = i_part * ROWS + tl.arange(0, ROWS)
-        m_x = (o_row < n_rows)[:, None] & (o_w < WIDTH)[None, :]
-        o_x = i_begin * WIDTH + (o_row[:, None] * WIDTH + o_w[None, :])
+    i_tile, _row, o_w, o_x, _m, m_x, any_row = row_block(starts, i_first, n_most, WIDTH, BLOCK, ROWS)
+    if any_row:
         b_peak = tl.load(peaks + i_tile * WIDTH + o_w, mask=o_w < WIDTH, other=0)
         b_peak = b_peak.to(tl.float32, bitcast=True)
         b_eta = tl.load(found + o_x, mask=m_x, other=0.0)
@@ -221,52 +211,30 @@ def propagate(
     least = torch.zeros((tiles, width), device=device)
     masked = hidden is not None
     mask = as_bytes(hidden) if hidden is not None else spread
-    by_rows = {"WIDTH": width, "BLOCK": block(width), "ROWS": _ROWS, "num_warps": 4}
     both = entities.host_starts + sentences.host_starts
-    high_e, high_s = (-(-axis.tallest // _ROWS) for axis in (entities, sentences))
     own = seeds if gate is None else torch.empty_like(seeds)
+
+    def settled(wave: Wave, x: Tensor, peak: Tensor, **form: bool) -> None:
+        launch_rows(settle, entities, _ROWS, entities.starts, x, peak, eta, total, floor, wave=wave, **form)
+
     for wave in waves(both, width * 4, device):
-        first, rows_e, rows_s = wave.first, wave.size * high_e, wave.size * high_s
-        of_wave = slice(first, first + wave.size)
-        launch(
+        of_wave = slice(wave.first, wave.first + wave.size)
+        launch_rows(
             best_of,
-            rows_s,
+            sentences,
+            _ROWS,
             sentences.starts,
             similarity,
             mask,
             peaks[0],
-            first,
-            high_s,
+            wave=wave,
             MASKED=masked,
-            **by_rows,
         )
         least[of_wave] = peaks[0, of_wave].view(torch.float32) * sentence_floor
-        launch(
-            best_of,
-            rows_e,
-            entities.starts,
-            seeds,
-            spread,
-            peaks[1],
-            first,
-            high_e,
-            MASKED=False,
-            **by_rows,
+        launch_rows(
+            best_of, entities, _ROWS, entities.starts, seeds, spread, peaks[1], wave=wave, MASKED=False
         )
-        launch(
-            settle,
-            rows_e,
-            entities.starts,
-            seeds,
-            peaks[1],
-            eta,
-            total,
-            floor,
-            first,
-            high_e,
-            SEEDS=True,
-            **by_rows,
-        )
+        settled(wave, seeds, peaks[1], SEEDS=True)
         if gate is not None:
             to_entities(wave, gate, own, own, own, least, own, own, peaks[-1], rounding,
                         GATED=False, MASKED=False, EXCLUDE=False)  # fmt: skip
@@ -276,6 +244,5 @@ def propagate(
                          GATED=True, MASKED=masked, EXCLUDE=False)  # fmt: skip
             to_entities(wave, spread, found, found, found, least, eta, own, peaks[step], rounding,
                         GATED=False, MASKED=False, EXCLUDE=gate is not None)  # fmt: skip
-            launch(settle, rows_e, entities.starts, found, peaks[step], eta, total, floor, first, high_e,
-                   SEEDS=False, **by_rows)  # fmt: skip
+            settled(wave, found, peaks[step], SEEDS=False)
     return total

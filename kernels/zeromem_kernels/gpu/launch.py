@@ -66,6 +66,21 @@ def launch(kernel: Any, programs: int, *args: Any, **meta: Any) -> None:
         raise NoDevice("Triton found no GPU driver: the Triton forms run on CUDA tensors only") from error
 
 
+def launch_rows(
+    kernel: Any, axis: Axis, rows: int, *args: Any, wave: Wave | None = None, **meta: Any
+) -> None:
+    """Launch a kernel over blocks of `rows` rows of every tile, or of a wave's; it takes the blocks a tile last.
+
+    With a wave it takes the wave's first tile before them.
+    """
+    first, size = wave or (0, len(axis.tiles))
+    most, width = -(-axis.tallest // rows), axis.tiles.width
+    head = (most,) if wave is None else (first, most)
+    launch(
+        kernel, size * most, *args, *head, WIDTH=width, BLOCK=block(width), ROWS=rows, num_warps=4, **meta
+    )
+
+
 def block(width: int) -> int:
     """The power of two that holds `width` columns."""
     return int(triton.next_power_of_2(max(width, 1)))

@@ -11,71 +11,61 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from zeromem_kernels.gpu.blocks import fold, gather_sum
+from zeromem_kernels.gpu.blocks import (
+    fold,
+    gather_sum,
+    raise_peaks,
+    row_block,
+    store_segments,
+    sum_segments,
+)
 
 
 @triton.jit
-def _start_value(
-    reset, degree, hidden, i_reset, i_degree, o_row, m_row, o_w, gamma,
-    WIDTH: tl.constexpr, MASKED: tl.constexpr,
-):  # fmt: skip
-    """(r/d, b, hidden) of some rows; a row without edges is final at (1−γ) r and so counts d = 1."""
-    m_x = m_row[:, None] & (o_w < WIDTH)[None, :]
-    o_x = o_row[:, None] * WIDTH + o_w[None, :]
-    b_degree = tl.load(degree + i_degree + o_row, mask=m_row, other=1.0)
-    b_reset = tl.load(reset + i_reset * WIDTH + o_x, mask=m_x, other=0.0)
+def _start_value(reset, degree, hidden, o_row, m_row, o_x, m_x, gamma, MASKED: tl.constexpr):
+    """(r/d, b) of some rows; a row without edges is final at (1−γ) r and so counts d = 1."""
+    b_degree = tl.load(degree + o_row, mask=m_row, other=1.0)
+    b_reset = tl.load(reset + o_x, mask=m_x, other=0.0)
     b_inverse = 1.0 / tl.where(b_degree > 0, b_degree, 1.0)
     b_bias = (1.0 - gamma) * b_reset * b_inverse[:, None]
     b_y = tl.where((b_degree > 0)[:, None], b_reset * b_inverse[:, None], b_bias)
     if MASKED:
-        m_hidden = tl.load(hidden + i_reset * WIDTH + o_x, mask=m_x, other=0) != 0
+        m_hidden = tl.load(hidden + o_x, mask=m_x, other=0) != 0
         b_y = tl.where(m_hidden, 0.0, b_y)
         b_bias = tl.where(m_hidden, -float("inf"), b_bias)
-    return b_y, b_bias, o_x, m_x
+    return b_y, b_bias
 
 
 @triton.jit(do_not_specialize=["n_most"])
 def peak(
-    tile_bank, node_ptr, starts, degree, reset, hidden, peaks, n_most, gamma,
+    tile_bank, node_ptr, starts, degree, reset, hidden, peaks, gamma, n_most,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """peaks[t] = max of the start values; they are not negative, so their bits order as integers."""
-    i_tile, i_part = tl.program_id(0) // n_most, tl.program_id(0) % n_most
-    i_begin, i_end = tl.load(starts + i_tile), tl.load(starts + i_tile + 1)
-    i_row = tl.load(node_ptr + tl.load(tile_bank + i_tile))
-    o_w = tl.arange(0, BLOCK)
-    o_row = i_part * ROWS + tl.arange(0, ROWS)
-    m_row = o_row < (i_end - i_begin).to(tl.int32)
-    if i_part * ROWS < i_end - i_begin:
-        b_y, _b, _o, m_x = _start_value(
-            reset, degree, hidden, i_begin, i_row, o_row, m_row, o_w, gamma, WIDTH, MASKED
-        )
+    i_tile, o_row, o_w, o_x, m_row, m_x, any_row = row_block(starts, 0, n_most, WIDTH, BLOCK, ROWS)
+    if any_row:
+        p_degree = degree + tl.load(node_ptr + tl.load(tile_bank + i_tile))
+        b_y, _b = _start_value(reset, p_degree, hidden, o_row, m_row, o_x, m_x, gamma, MASKED)
         b_peak = tl.max(tl.where(m_x, b_y, 0.0), axis=0).to(tl.int32, bitcast=True)
         tl.atomic_max(peaks + i_tile * WIDTH + o_w, b_peak, mask=o_w < WIDTH)
 
 
 @triton.jit(do_not_specialize=["n_most"])
 def start(
-    tile_bank, node_ptr, starts, degree, reset, hidden, scale, bias, x, n_most, gamma,
+    tile_bank, node_ptr, starts, degree, reset, hidden, scale, bias, x, gamma, n_most,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, MASKED: tl.constexpr, SCALED: tl.constexpr,
 ):  # fmt: skip
     """b and the first y in storage."""
-    i_tile, i_part = tl.program_id(0) // n_most, tl.program_id(0) % n_most
-    i_begin, i_end = tl.load(starts + i_tile), tl.load(starts + i_tile + 1)
-    i_row = tl.load(node_ptr + tl.load(tile_bank + i_tile))
-    o_w = tl.arange(0, BLOCK)
-    o_row = i_part * ROWS + tl.arange(0, ROWS)
-    m_row = o_row < (i_end - i_begin).to(tl.int32)
-    if i_part * ROWS < i_end - i_begin:
-        b_y, b_bias, o_x, m_x = _start_value(
-            reset, degree, hidden, i_begin, i_row, o_row, m_row, o_w, gamma, WIDTH, MASKED
-        )
+    i_tile, o_row, o_w, o_x, m_row, m_x, any_row = row_block(starts, 0, n_most, WIDTH, BLOCK, ROWS)
+    if any_row:
+        p_degree = degree + tl.load(node_ptr + tl.load(tile_bank + i_tile))
+        b_y, b_bias = _start_value(reset, p_degree, hidden, o_row, m_row, o_x, m_x, gamma, MASKED)
         if SCALED:
             b_scale = tl.load(scale + i_tile * WIDTH + o_w, mask=o_w < WIDTH, other=1.0)[None, :]
             b_y = b_y * b_scale
             b_bias = b_bias * b_scale
-        tl.store(x + i_begin * WIDTH + o_x, b_y, mask=m_x)
-        tl.store(bias + i_begin * WIDTH + o_x, b_bias, mask=m_x)
+        tl.store(x + o_x, b_y, mask=m_x)
+        tl.store(bias + o_x, b_bias, mask=m_x)
 
 
 @triton.jit
@@ -101,9 +91,7 @@ def _relax(
         tl.store(out + o_x, b_x + b_step[None, :] * b_gap, mask=m_x)
     if REFINE:
         tl.store(bias + o_x, tl.where(m_free, b_gap, -float("inf")), mask=m_x)
-        b_peak = tl.max(tl.where(m_x, tl.abs(b_gap), 0.0), axis=0).to(tl.int32, bitcast=True)
-        b_known = tl.load(gaps + i_column + o_w, mask=o_w < WIDTH, other=0)
-        tl.atomic_max(gaps + i_column + o_w, b_peak, mask=(o_w < WIDTH) & (b_peak > b_known))
+        raise_peaks(gaps, i_column, tl.abs(b_gap), m_x, o_w, o_w < WIDTH)
     return tl.where(m_x, tl.abs(b_gap) * b_degree[:, None], 0.0)
 
 
@@ -132,9 +120,7 @@ def sweep(
         )
         i_gap = tl.load(gap_starts + i_tile) + i_slice - tl.load(group_ptr + i_bank * COLOURS)
         if tl.load(lane_row + i_slice * LANES) < -1:
-            p_scratch = scratch + tl.load(scratch_starts + i_tile) * WIDTH
-            o_x = (-2 - b_row)[:, None] * WIDTH + o_w[None, :]
-            tl.store(p_scratch + o_x, b_sum, mask=(b_row < -1)[:, None] & m_w[None, :])
+            store_segments(b_sum, b_row, scratch, tl.load(scratch_starts + i_tile), o_w, m_w, WIDTH)
             if RESIDUAL:
                 tl.store(gaps + i_gap * WIDTH + o_w, tl.zeros((BLOCK,), tl.float32), mask=m_w)
         else:
@@ -162,22 +148,15 @@ def combine(
     i_long = tl.load(long_group + i_group) + tl.program_id(0) % n_most
     if i_long < tl.load(long_group + i_group + n_colours):
         o_w = tl.arange(0, BLOCK)
-        o_lane = tl.arange(0, 16)
         m_w = o_w < WIDTH
         i_begin = tl.load(starts + i_tile) * WIDTH
-        p_scratch = scratch + (tl.load(scratch_starts + i_tile) + tl.load(long_ptr + i_long)) * WIDTH
-        n_parts = tl.load(long_count + i_long)
-        b_parts = tl.zeros((16, BLOCK), dtype=tl.float32)
-        for o_part in range(0, n_parts, 16):
-            m_part = ((o_part + o_lane) < n_parts)[:, None] & m_w[None, :]
-            o_x = (o_part + o_lane)[:, None] * WIDTH + o_w[None, :]
-            b_parts += tl.load(p_scratch + o_x, mask=m_part, other=0.0)
-        o_one = tl.arange(0, 1)
-        b_row = tl.load(long_row + i_long + o_one)
+        i_scratch = tl.load(scratch_starts + i_tile) + tl.load(long_ptr + i_long)
+        b_sum = sum_segments(scratch, i_scratch, tl.load(long_count + i_long), o_w, m_w, WIDTH, BLOCK)
+        b_row = tl.load(long_row + i_long + tl.arange(0, 1))
         b_step = tl.load(step + i_tile * WIDTH + o_w, mask=m_w, other=0.0)
         b_gap = _relax(
-            tl.reshape(fold(b_parts, BLOCK), (1, BLOCK)), b_row, b_row >= 0, degree + tl.load(node_ptr + i_bank),
-            bias + i_begin, x + i_begin, out + i_begin, b_step, gaps, i_tile * WIDTH, gamma, o_w, WIDTH, UPDATE, REFINE,
+            b_sum, b_row, b_row >= 0, degree + tl.load(node_ptr + i_bank), bias + i_begin, x + i_begin,
+            out + i_begin, b_step, gaps, i_tile * WIDTH, gamma, o_w, WIDTH, UPDATE, REFINE,
         )  # fmt: skip
         if RESIDUAL:
             n_slices = tl.load(group_ptr + (i_bank + 1) * COLOURS) - tl.load(group_ptr + i_bank * COLOURS)
@@ -193,14 +172,8 @@ def begin_correction(
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Begin on the residual that REFINE left in b: both b and the first y are it, scaled."""
-    i_tile, i_part = i_first + tl.program_id(0) // n_most, tl.program_id(0) % n_most
-    i_begin = tl.load(starts + i_tile)
-    n_rows = (tl.load(starts + i_tile + 1) - i_begin).to(tl.int32)
-    if i_part * ROWS < n_rows:
-        o_w = tl.arange(0, BLOCK)
-        o_row = i_part * ROWS + tl.arange(0, ROWS)
-        m_x = (o_row < n_rows)[:, None] & (o_w < WIDTH)[None, :]
-        o_x = i_begin * WIDTH + (o_row[:, None] * WIDTH + o_w[None, :])
+    i_tile, _row, o_w, o_x, _m, m_x, any_row = row_block(starts, i_first, n_most, WIDTH, BLOCK, ROWS)
+    if any_row:
         b_scale = tl.load(scale + i_tile * WIDTH + o_w, mask=o_w < WIDTH, other=1.0)
         b_bias = tl.load(bias + o_x, mask=m_x, other=0.0) * b_scale[None, :]
         tl.store(bias + o_x, b_bias, mask=m_x)
@@ -244,22 +217,16 @@ def masses(
 
 @triton.jit(do_not_specialize=["n_most"])
 def finish(
-    tile_bank, node_ptr, starts, degree, x, error, inverse, mass, pi, n_most, gamma,
+    tile_bank, node_ptr, starts, degree, x, error, inverse, mass, pi, n_most,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, REFINED: tl.constexpr,
 ):  # fmt: skip
     """π = d y/Σ d y; the storage's scale cancels. A column without mass stays 0."""
-    i_tile, i_part = tl.program_id(0) // n_most, tl.program_id(0) % n_most
-    i_begin = tl.load(starts + i_tile)
-    n_rows = (tl.load(starts + i_tile + 1) - i_begin).to(tl.int32)
-    if i_part * ROWS < n_rows:
-        o_w = tl.arange(0, BLOCK)
-        o_row = i_part * ROWS + tl.arange(0, ROWS)
-        m_x = (o_row < n_rows)[:, None] & (o_w < WIDTH)[None, :]
-        o_x = o_row[:, None] * WIDTH + o_w[None, :]
+    i_tile, o_row, o_w, o_x, m_row, m_x, any_row = row_block(starts, 0, n_most, WIDTH, BLOCK, ROWS)
+    if any_row:
         p_degree = degree + tl.load(node_ptr + tl.load(tile_bank + i_tile))
-        b_degree = tl.load(p_degree + o_row, mask=o_row < n_rows, other=1.0)
+        b_degree = tl.load(p_degree + o_row, mask=m_row, other=1.0)
         b_degree = tl.where(b_degree > 0, b_degree, 1.0)
         b_mass = tl.load(mass + i_tile * WIDTH + o_w, mask=o_w < WIDTH, other=0.0)
         b_inverse = tl.where(b_mass == 0, 0.0, 1.0 / tl.where(b_mass == 0, 1.0, b_mass)).to(tl.float32)
-        b_x = _refined(x, error, inverse, i_begin * WIDTH + o_x, m_x, i_tile * WIDTH, o_w, WIDTH, REFINED)
-        tl.store(pi + i_begin * WIDTH + o_x, b_x * b_degree[:, None] * b_inverse[None, :], mask=m_x)
+        b_x = _refined(x, error, inverse, o_x, m_x, i_tile * WIDTH, o_w, WIDTH, REFINED)
+        tl.store(pi + o_x, b_x * b_degree[:, None] * b_inverse[None, :], mask=m_x)

@@ -8,7 +8,17 @@ import torch
 from torch import Tensor
 
 from zeromem_kernels.gpu import pagerank as kernels
-from zeromem_kernels.gpu.launch import Wave, as_bytes, block, boundaries, check_size, launch, warps, waves
+from zeromem_kernels.gpu.launch import (
+    Wave,
+    as_bytes,
+    block,
+    boundaries,
+    check_size,
+    launch,
+    launch_rows,
+    warps,
+    waves,
+)
 from zeromem_kernels.gpu.reduce import CHUNK, chunk_starts, column_sums
 from zeromem_kernels.slices import LANES, UNROLL, Slices
 from zeromem_kernels.sweeps import power_of_two, total_sweeps
@@ -65,16 +75,15 @@ class Sweeper:
         self._scale = None
         if self.y.dtype == torch.float16:
             peaks = torch.zeros((len(self._axis.tiles), self._width), device=reset.device)
-            self._by_rows(kernels.peak, *given, peaks.view(torch.int32), **masked)
+            self._by_rows(kernels.peak, *given, peaks.view(torch.int32), self._gamma, **masked)
             self._scale = power_of_two(peaks)
         scaled = {"SCALED": self._scale is not None}
-        self._by_rows(kernels.start, *given, self._scale, self._bias, self.y, **masked, **scaled)
+        self._by_rows(
+            kernels.start, *given, self._scale, self._bias, self.y, self._gamma, **masked, **scaled
+        )
 
     def _by_rows(self, kernel: Any, *args: Any, **meta: Any) -> None:
-        most = -(-self._axis.tallest // _ROWS)
-        programs = len(self._axis.tiles) * most
-        launch(kernel, programs, *self._head, *args, most, self._gamma,
-               **self._columns, **meta, ROWS=_ROWS, num_warps=4)  # fmt: skip
+        launch_rows(kernel, self._axis, _ROWS, *self._head, *args, **meta)
 
     def sweep(self, wave: Wave, step: Tensor, x: Tensor, count: int) -> None:
         """`count` sweeps of x, which is `y` or `error`; `step` is ω, float32 [T, width], 0 for a stopped column."""
@@ -115,9 +124,8 @@ class Sweeper:
         self._sweep(wave, step, 0, self._slices.colours, (self.y, self.y), bits, UPDATE=False, REFINE=True)
         # max |error| ≤ max |residual|/(1 − γ)
         self._error_scale[tiles] = power_of_two(peaks[tiles] / (1.0 - self._gamma))
-        most = -(-self._axis.tallest // _ROWS)
-        launch(kernels.begin_correction, wave.size * most, self._axis.starts, self._bias, self._error_scale, self.error,
-               wave.first, most, **self._columns, ROWS=_ROWS, num_warps=4)  # fmt: skip
+        given = (self._axis.starts, self._bias, self._error_scale, self.error)
+        launch_rows(kernels.begin_correction, self._axis, _ROWS, *given, wave=wave)
 
     def residual(self, wave: Wave, step: Tensor) -> Tensor:
         """‖(1−γ) r + γ Pᵀ x − x‖₁ of each column of the wave's tiles, float64 [tiles, width]."""
