@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from zeromem_gpu.errors import InvalidInput
-from zeromem_gpu.types import Boundary
+from zeromem_gpu.types import Boundary, Trace
 
 
 def one_each(name: str, given: Any, count: int, default: Any) -> list[Any]:
@@ -23,6 +23,13 @@ def one_each(name: str, given: Any, count: int, default: Any) -> list[Any]:
             name, f"{len(values)} values", f"one value, or one for each of {count} questions"
         )
     return values
+
+
+def trace_list(traces: Trace | Iterable[Trace]) -> list[Trace]:
+    """One trace or several as a list; what is in it is for `check_traces` to judge."""
+    if not isinstance(traces, Trace) and not isinstance(traces, Iterable):
+        raise InvalidInput("traces", type(traces).__name__, "a zeromem_gpu.Trace or several")
+    return [traces] if isinstance(traces, Trace) else list(traces)
 
 
 def name_list(name: str, given: str | Iterable[str] | None) -> list[str] | None:

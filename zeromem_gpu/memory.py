@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from zeromem_gpu.arguments import name_list, one_each
+from zeromem_gpu.arguments import name_list, one_each, trace_list
 from zeromem_gpu.build.boundary import check_boundary
 from zeromem_gpu.build.check import check_traces
 from zeromem_gpu.build.facts import MemoryIndex
@@ -102,10 +102,7 @@ class Memory:
             traces: one or many; none is allowed.
             progress: called as (stage, done, total) with stage "entities" or "encode".
         """
-        if not isinstance(traces, Trace) and not isinstance(traces, Iterable):
-            raise InvalidInput("traces", type(traces).__name__, "a zeromem_gpu.Trace or several")
-        given = [traces] if isinstance(traces, Trace) else list(traces)
-        checked = check_traces(given, self.config.timezone)
+        checked = check_traces(trace_list(traces), self.config.timezone)
         with self._writing:
             tools = self._toolbox.tools()
             index = self._index or MemoryIndex.empty(tools.encoder.dim)
@@ -117,7 +114,7 @@ class Memory:
 
     def update(self, traces: Trace | Iterable[Trace], **options: Any) -> AddReport:
         """`add` for traces that are there: an id that its bank does not have is an `InvalidInput`."""
-        given = [traces] if isinstance(traces, Trace) else list(traces)
+        given = trace_list(traces)
         banks = self._index.banks if self._index is not None else {}
         for trace in given:
             if isinstance(trace, Trace) and (

@@ -204,6 +204,8 @@ def test_update_wants_ids_that_are_there() -> None:
     memory = small_memory()
     memory.add(some())
     assert memory.update(replace(some()[0], text="Ann met nobody.")).updated == 1
+    with pytest.raises(InvalidInput, match="traces: got int"):
+        memory.update(3)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="id 'new' in bank 'b'"):
         memory.update(Trace("new", "Oslo.", "b"))
 

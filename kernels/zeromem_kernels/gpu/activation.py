@@ -20,10 +20,11 @@ from zeromem_kernels.gpu.launch import (
     Wave,
     as_bytes,
     block,
-    boundaries,
     check_size,
     launch,
     launch_rows,
+    most_parts,
+    scratch_for,
     warps,
     waves,
 )
@@ -168,9 +169,7 @@ class _Pass:
         check_size(target)
         self._slices, self._target = slices, target
         self._banks = target.tiles.host_bank
-        scratch = torch.from_numpy(slices.host_scratch[self._banks])
-        self._scratch_starts = boundaries(scratch, target.ptr.device)
-        self._scratch = torch.empty((int(scratch.sum()), width), device=target.ptr.device)
+        self._scratch, self._scratch_starts = scratch_for(slices, self._banks, width, target.ptr.device)
         self._source_starts = source.starts
         self._columns = {"WIDTH": width, "BLOCK": block(width)}
 
@@ -180,15 +179,14 @@ class _Pass:
         *state_tensors, rounding = state
         banks = self._banks[wave.first : wave.first + wave.size]
         size = self._columns["BLOCK"] * LANES
-        most = int((slices.host_group[banks + 1] - slices.host_group[banks]).max(initial=0))
-        launch(gather_rows, wave.size * most, target.tiles.bank, target.starts, self._source_starts,
+        pieces, cut = most_parts(slices.host_group, banks), most_parts(slices.host_long, banks)
+        launch(gather_rows, wave.size * pieces, target.tiles.bank, target.starts, self._source_starts,
                slices.group_ptr, slices.slice_ptr, slices.lane_row, slices.columns, slices.weights,
-               x, out, self._scratch, self._scratch_starts, *state_tensors, wave.first, most, rounding,
+               x, out, self._scratch, self._scratch_starts, *state_tensors, wave.first, pieces, rounding,
                LANES=LANES, UNROLL=UNROLL, num_warps=warps(size, 4), **self._columns, **meta)  # fmt: skip
-        most = int((slices.host_long[banks + 1] - slices.host_long[banks]).max(initial=0))
-        launch(combine_rows, wave.size * most, target.tiles.bank, target.starts,
+        launch(combine_rows, wave.size * cut, target.tiles.bank, target.starts,
                slices.long_group, slices.long_row, slices.long_ptr, slices.long_count,
-               out, self._scratch, self._scratch_starts, *state_tensors, wave.first, most, rounding,
+               out, self._scratch, self._scratch_starts, *state_tensors, wave.first, cut, rounding,
                num_warps=warps(size, 4), **self._columns, **meta)  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import triton
 from torch import Tensor
 
 from zeromem_kernels.errors import InvalidTensor, NoDevice
+from zeromem_kernels.slices import Slices
 from zeromem_kernels.tiles import Axis
 
 # share of the L2 that a wave's gathered matrix may fill; the rest holds what streams past it
@@ -74,10 +75,10 @@ def launch_rows(
     With a wave it takes the wave's first tile before them.
     """
     first, size = wave or (0, len(axis.tiles))
-    most, width = -(-axis.tallest // rows), axis.tiles.width
-    head = (most,) if wave is None else (first, most)
+    blocks, width = -(-axis.tallest // rows), axis.tiles.width
+    head = (blocks,) if wave is None else (first, blocks)
     launch(
-        kernel, size * most, *args, *head, WIDTH=width, BLOCK=block(width), ROWS=rows, num_warps=4, **meta
+        kernel, size * blocks, *args, *head, WIDTH=width, BLOCK=block(width), ROWS=rows, num_warps=4, **meta
     )
 
 
@@ -105,6 +106,19 @@ def boundaries(sizes: Tensor, device: torch.device) -> Tensor:
     starts = torch.zeros(len(sizes) + 1, dtype=torch.int64)
     torch.cumsum(sizes, 0, out=starts[1:])
     return starts.to(device)
+
+
+def scratch_for(
+    slices: Slices, banks: np.ndarray, width: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Room for the segments of tiles of these banks, float32 [rows, width], and its rows a tile, int64 [T + 1]."""
+    rows = torch.from_numpy(slices.host_scratch[banks])
+    return torch.empty((int(rows.sum()), width), device=device), boundaries(rows, device)
+
+
+def most_parts(bounds: np.ndarray, groups: np.ndarray, count: int = 1) -> int:
+    """The most parts that `count` groups from one of `groups` on have, by their bounds."""
+    return int((bounds[groups + count] - bounds[groups]).max(initial=0))
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from zeromem_kernels.gpu.launch import (
     check_size,
     launch,
     launch_rows,
+    most_parts,
+    scratch_for,
     warps,
     waves,
 )
@@ -63,9 +65,7 @@ class Sweeper:
         gaps = sum(bound[self._banks + 1] - bound[self._banks] for bound in bounds)
         self._most_gaps, self._gap_rows = int(gaps.max(initial=0)), int(gaps.sum())
         self._gap_starts = boundaries(torch.from_numpy(gaps), device)
-        scratch = torch.from_numpy(slices.host_scratch[self._banks])
-        self._scratch_starts = boundaries(scratch, device)
-        self._scratch = torch.empty((int(scratch.sum()), self._width), device=device)
+        self._scratch, self._scratch_starts = scratch_for(slices, self._banks, self._width, device)
 
     def restart(self, reset: Tensor, hidden: Tensor | None) -> None:
         """Set b and the first y for a reset of the same shape; float16 under the largest power of two that fits."""
@@ -154,30 +154,32 @@ class Sweeper:
         state = (self._degree, self._bias, *buffers, step, *scratch, gaps, self._gap_starts)
         meta = {"UPDATE": True, "RESIDUAL": False, "REFINE": False, **form, **self._columns}
         meta["COLOURS"] = slices.colours
-        most = int((slices.host_group[group + count] - slices.host_group[group]).max(initial=0))
-        launch(kernels.sweep, wave.size * most, *self._head, slices.group_ptr, slices.slice_ptr, slices.lane_row,
-               slices.columns, slices.weights, *state, wave.first, most, colour, count, self._gamma,
+        pieces, cut = (
+            most_parts(slices.host_group, group, count),
+            most_parts(slices.host_long, group, count),
+        )
+        launch(kernels.sweep, wave.size * pieces, *self._head, slices.group_ptr, slices.slice_ptr, slices.lane_row,
+               slices.columns, slices.weights, *state, wave.first, pieces, colour, count, self._gamma,
                **meta, LANES=LANES, UNROLL=UNROLL,
                num_warps=warps(LANES * self._columns["BLOCK"], self.y.element_size()))  # fmt: skip
-        most = int((slices.host_long[group + count] - slices.host_long[group]).max(initial=0))
-        launch(kernels.combine, wave.size * most, *self._head, slices.group_ptr, slices.long_group,
+        launch(kernels.combine, wave.size * cut, *self._head, slices.group_ptr, slices.long_group,
                slices.long_row, slices.long_ptr, slices.long_count, *state,
-               wave.first, most, colour, count, self._gamma, **meta,
+               wave.first, cut, colour, count, self._gamma, **meta,
                num_warps=warps(LANES * self._columns["BLOCK"], 4))  # fmt: skip
 
     def finish(self) -> Tensor:
         """π = d y scaled to sum 1, float32 [rows, width]."""
         starts, tallest = self._axis.starts, self._axis.tallest
-        sums, most = chunk_starts(starts), max(-(-tallest // CHUNK), 1)
+        sums, chunks = chunk_starts(starts), max(-(-tallest // CHUNK), 1)
         tiles = len(starts) - 1
         masses = torch.empty(
             (len(self.y) // CHUNK + tiles, self._width), dtype=torch.float64, device=self.y.device
         )
         refined = self._refined
         kept = (self.y, self.error, 1.0 / self._error_scale)
-        launch(kernels.masses, tiles * most, *self._head, self._degree, *kept, masses, sums, most,
+        launch(kernels.masses, tiles * chunks, *self._head, self._degree, *kept, masses, sums, chunks,
                **self._columns, CHUNK=CHUNK, REFINED=refined, num_warps=4)  # fmt: skip
-        mass = masses if most == 1 else column_sums(masses, sums, most)
+        mass = masses if chunks == 1 else column_sums(masses, sums, chunks)
         pi = torch.empty(self.y.shape, device=self.y.device)
         self._by_rows(kernels.finish, self._degree, *kept, mass, pi, REFINED=refined)
         return pi
