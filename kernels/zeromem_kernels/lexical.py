@@ -97,7 +97,7 @@ def bm25(postings: Csr, term_ptr: Tensor, terms: Ragged, axis: Axis) -> Tensor:
     tile = slot // axis.tiles.width
     row = term + term_ptr[axis.tiles.bank[tile]]
     begin, counts = postings.indptr[row], postings.indptr[row + 1] - postings.indptr[row]
-    which, place = _expand(begin, counts)
+    which, place = expand(begin, counts)
     flat = (postings.indices[place].long() + axis.starts[tile[which]]) * axis.tiles.width
     flat += slot[which] % axis.tiles.width
     out = axis.full(0.0)
@@ -136,7 +136,7 @@ def phrase_support(stream: Stream, phrases: Phrases, axis: Axis) -> Tensor:
     begin, length = phrases.word_ptr[:-1][known], length[known]
     row = first + stream.word_ptr[bank]
     counts = stream.places.indptr[row + 1] - stream.places.indptr[row]
-    which, place = _expand(stream.places.indptr[row], counts)
+    which, place = expand(stream.places.indptr[row], counts)
     start = stream.places.indices[place].long() + stream.ptr[bank[which]]
     same = start + length[which] <= stream.ptr[bank[which] + 1]
     for j in range(int(length.max()) if len(length) else 0):
@@ -181,10 +181,10 @@ def subject_support(
     tile, column = slot // axis.tiles.width, slot % axis.tiles.width
     bank = axis.tiles.bank[tile]
     row = node_ptr[bank] + unit_ptr.diff()[bank] + entity
-    which, place = _expand(links.indptr[row], links.indptr[row + 1] - links.indptr[row])
+    which, place = expand(links.indptr[row], links.indptr[row + 1] - links.indptr[row])
     flat = (links.indices[place].long() + axis.starts[tile[which]]) * axis.tiles.width + column[which]
     out.view(-1)[flat] = 0.5
-    which, unit = _expand(unit_ptr[bank], unit_ptr.diff()[bank])
+    which, unit = expand(unit_ptr[bank], unit_ptr.diff()[bank])
     spoken = speaker[unit] == entity[which]
     which, unit = which[spoken], unit[spoken]
     flat = (unit - unit_ptr[bank[which]] + axis.starts[tile[which]]) * axis.tiles.width + column[which]
@@ -206,7 +206,7 @@ def _known(ragged: Ragged) -> tuple[Tensor, Tensor]:
     return slot[known], ragged.values[known].long()
 
 
-def _expand(begin: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+def expand(begin: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """All places begin[i] … begin[i] + counts[i] − 1, with the i of each."""
     which = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
     first = torch.cumsum(counts, 0) - counts

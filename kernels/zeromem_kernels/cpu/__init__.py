@@ -7,6 +7,7 @@ that a query's scores do not depend on the queries beside it.
 from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
 from zeromem_kernels.cpu.lexical import bm25_scatter, lookup, phrase_scatter, subject_scatter
 from zeromem_kernels.cpu.pagerank import power_iteration, sor
+from zeromem_kernels.cpu.related import weighted_scatter
 from zeromem_kernels.cpu.select import (
     fuse,
     min_max,
@@ -37,4 +38,5 @@ __all__ = [
     "spmm",
     "stable_order",
     "subject_scatter",
+    "weighted_scatter",
 ]
