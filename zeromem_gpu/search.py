@@ -109,27 +109,25 @@ class Searcher:
         self, index: MemoryIndex, profiles: Sequence[QueryProfile], views: Sequence[BankView],
         config: Config,
     ) -> QueryBatch:  # fmt: skip
-        """Encode the questions, and those of their entities and terms that their bank does not know."""
+        """Encode the questions, and those of their entities and words that their bank does not know."""
         tools = self._toolbox.tools()
         texts = [clean(profile.text) for profile in profiles]
         batch = build_batch(profiles, np.zeros((len(texts), index.dim), np.float32), tools.analyzer)
         entities = _unknown(batch.entities, [view.rows.entity_keys for view in views])
-        terms = np.empty(0, np.int64)
+        words = np.empty(0, np.int64)
         if config.graph_related > 0 and config.views != "hierarchy":
-            terms = _unknown(batch.terms, [view.lexicon.terms for view in views])
-            spelt = [batch.term_names[key].isalpha() for key in terms.tolist()]
-            terms = terms[np.array(spelt, bool)]
+            words = _unknown(batch.words, [view.lexicon.terms for view in views])
         names = [batch.entity_names[key] for key in entities.tolist()]
-        words = [batch.term_names[key] for key in terms.tolist()]
-        vectors, bad = checked_encode(tools.encoder, [*texts, *names, *words])
+        spelt = [batch.word_names[key] for key in words.tolist()]
+        vectors, bad = checked_encode(tools.encoder, [*texts, *names, *spelt])
         if bad[: len(texts)].any():
             first = int(np.flatnonzero(bad[: len(texts)])[0])
             got = f"{texts[first][:40]!r}, for which the encoder gives a zero or NaN vector"
             raise InvalidInput(f"query[{first}]", got, "questions that the encoder can read")
-        asked, named, spelt_out = np.split(vectors, [len(texts), len(texts) + len(names)])
+        asked, named, alone = np.split(vectors, [len(texts), len(texts) + len(names)])
         return replace(
             batch, vectors=asked, entity_vectors=Keyed(entities, named),
-            term_vectors=Keyed(terms, on_grid(spelt_out)),
+            word_vectors=Keyed(words, on_grid(alone)),
         )  # fmt: skip
 
     def _stack(

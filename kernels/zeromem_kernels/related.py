@@ -9,6 +9,7 @@ it without rounding in any order, and cosines do not depend on the size of a bat
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -53,8 +54,9 @@ def near(words: Tensor, own: Tensor, vectors: Tensor, terms: Tensor, rarity: Ten
     term = terms[at]
     other = (term >= 0) & (term != own[word])
     word, at, term = word[other], at[other], term[other]
-    cosine = product[word, at] * (1.0 / GRID**2)
-    weight = (cosine - floor) * (1.0 / (1.0 - floor)) * rarity[term.long()]
+    # the difference first: it is exact, however little a word is above the floor
+    above = product[word, at] - floor * GRID**2
+    weight = above * (1.0 / ((1.0 - floor) * GRID**2)) * rarity[term.long()]
     order = torch.argsort(word * max(len(rarity), 1) + term)
     ptr = torch.zeros(len(words) + 1, dtype=torch.int64, device=words.device)
     torch.cumsum(torch.bincount(word, minlength=len(words)), 0, out=ptr[1:])
@@ -65,7 +67,8 @@ def rarity(documents: Tensor, total: int) -> Tensor:
     """rarity² of terms that occur in `documents` (int64 [terms]) of `total` documents, float32."""
     count = documents.double()
     idf = torch.log1p((total - count + 0.5) / (count + 0.5))
-    return (idf / np.log1p((total - 0.5) / 1.5)).square().float()
+    most = math.log1p((total - 0.5) / 1.5)
+    return (idf / most).square().float()
 
 
 def weighted_bm25(postings: Csr, term_ptr: Tensor, terms: Weighted, axis: Axis) -> Tensor:

@@ -168,7 +168,7 @@ def _units(checked: CheckedTrace, config: Config) -> Iterable[_Unit]:
 def _new_terms(
     index: MemoryIndex, units: list[_Unit], facts: dict[str, TextFacts], analyzer: Analyzer
 ) -> dict[str, list[str]]:
-    """Per bank, the terms of its new units that it has no vector of yet, in the order of their first use."""
+    """Per bank, the terms of its new units that it has no vector of yet, in order of their first use."""
     beside = {text: Words.of(text, analyzer).terms for unit in units for text in _beside(unit.trace)}
     used: dict[str, dict[str, None]] = {}
     for unit in units:

@@ -98,7 +98,15 @@ def bank_view(
         return bank.cached(
             ("view", config.chain_weight, *lexical),
             lambda: _assemble(
-                rows, spans, windows, episodes, episode_of, graph, lexicon, stream, index.facts(bank, "terms")
+                rows,
+                spans,
+                windows,
+                episodes,
+                episode_of,
+                graph,
+                lexicon,
+                stream,
+                index.facts(bank, "terms"),
             ),
         )
 

@@ -58,17 +58,18 @@ class Keyed:
 class QueryBatch:
     """One row a question.
 
-    `vectors` float32 [Q, D]; `terms` stems for BM25; `phrases` row → phrase ids, `phrase_words` phrase →
-    raw words; `subjects` and `entities` keys of normalised names; `term_names` and `entity_names` what terms
-    and entities stand for;
+    `vectors` float32 [Q, D]; `terms` stems for BM25, `words` those of letters and outside of names, each
+    once; `phrases` row → phrase ids, `phrase_words` phrase → raw words; `subjects` and `entities` keys of
+    normalised names; `word_names` and `entity_names` what words and entities stand for;
     `validity` float64 [Q, 2] UTC seconds, NaN both where there is none; `type_bits` int32 [Q];
     `dated` bool [Q], a date is asked for; `relational` bool [Q], the route; `entity_vectors` and
-    `term_vectors` are those of the query's entities and terms of letters that their bank does not know.
+    `word_vectors` are those of the query's entities and words that their bank does not know.
     """
 
     vectors: np.ndarray
     terms: Ragged
-    term_names: dict[int, str]
+    words: Ragged
+    word_names: dict[int, str]
     phrases: Ragged
     phrase_words: Ragged
     subjects: Ragged
@@ -79,7 +80,7 @@ class QueryBatch:
     dated: np.ndarray
     relational: np.ndarray
     entity_vectors: Keyed
-    term_vectors: Keyed
+    word_vectors: Keyed
 
     def __len__(self) -> int:
         """The number of questions."""
@@ -93,11 +94,17 @@ def build_batch(profiles: Sequence[QueryProfile], vectors: np.ndarray, analyzer:
     said = [[tokens for phrase in p.phrases if (tokens := analyzer.tokens(phrase))] for p in profiles]
     names = [_names(profile.entities) for profile in profiles]
     no_vectors = Keyed(np.empty(0, np.int64), np.empty((0, vectors.shape[1]), np.float32))
+    named = [{stem for name in row for stem in analyzer.stems(analyzer.tokens(name))} for row in names]
+    plain = [
+        list(dict.fromkeys(stem for stem in row if stem.isalpha() and stem not in taken))
+        for row, taken in zip(stems, named, strict=True)
+    ]
     counts = np.cumsum([0, *(len(phrases) for phrases in said)])
     return QueryBatch(
         vectors=vectors,
         terms=Ragged.of([term_keys(row) for row in stems]),
-        term_names=_by_key(stems),
+        words=Ragged.of([term_keys(row) for row in plain]),
+        word_names=_by_key(plain),
         phrases=Ragged.of([np.arange(a, b) for a, b in pairwise(counts.tolist())]),
         phrase_words=Ragged.of([term_keys(phrase) for phrases in said for phrase in phrases]),
         subjects=Ragged.of([term_keys(_names(profile.subjects)) for profile in profiles]),
@@ -108,7 +115,7 @@ def build_batch(profiles: Sequence[QueryProfile], vectors: np.ndarray, analyzer:
         dated=np.array([profile.answer_type == "date" for profile in profiles], bool),
         relational=np.array([profile.route == "relational" for profile in profiles], bool),
         entity_vectors=no_vectors,
-        term_vectors=no_vectors,
+        word_vectors=no_vectors,
     )
 
 

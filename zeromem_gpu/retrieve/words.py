@@ -1,4 +1,4 @@
-"""Which words of a bank are near in meaning to those of each question: an encoder's view of single words."""
+"""Which words of a bank are near in meaning to those of each question, by the vectors of single words."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from zeromem_kernels.tiles import Csr
 def words_near(group: Group, floor: float) -> Weighted:
     """The near terms of every slot.
 
-    A term that its bank knows has the stored vector, another the one that came with the batch; words
-    with neither (numbers, mostly) are near to nothing. A word that a question repeats counts once.
+    A word that its bank knows has the stored vector, another the one that came with the batch.
     """
-    asked = group.batch.terms.take(group.query)
+    asked = group.batch.words.take(group.query)
     keys, key = np.unique(asked.values, return_inverse=True)
     base = max(len(keys), 1)
-    slot, key = np.divmod(np.unique(_rows(asked.ptr) * base + key), base)
+    # in ascending order of their keys, whatever the question's: sums come out the same for every bank
+    slot, key = np.divmod(np.sort(_rows(asked.ptr) * base + key), base)
     bank = group.tiles.bank.cpu().numpy()[slot // group.tiles.width]
     distinct, word = np.unique(bank * base + key, return_inverse=True)
     banks, key = np.divmod(distinct, base)
@@ -42,8 +42,8 @@ def _near(group: Group, banks: np.ndarray, keys: np.ndarray, floor: float) -> Cs
     term_ptr, units = stack.ptr["terms"].tolist(), stack.ptr["units"].diff().tolist()
     own = lookup(torch.from_numpy(banks).to(device), torch.from_numpy(keys).to(device),
                  stack.ptr["terms"], stack.term_keys)  # fmt: skip
-    given = torch.from_numpy(group.batch.term_vectors.find(keys)).to(device)
-    beside = torch.from_numpy(group.batch.term_vectors.vectors).to(device)
+    given = torch.from_numpy(group.batch.word_vectors.find(keys)).to(device)
+    beside = torch.from_numpy(group.batch.word_vectors.vectors).to(device)
     parts: list[Csr] = []
     for bank in np.unique(banks).tolist():
         first, last = np.searchsorted(banks, [bank, bank + 1]).tolist()
