@@ -4,6 +4,7 @@ They release the GIL and share no output between tiles. `fastmath` stays off: su
 that a query's scores do not depend on the queries beside it.
 """
 
+from zeromem_kernels.cpu.gather import pieces
 from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
 from zeromem_kernels.cpu.lexical import bm25_scatter, lookup, phrase_scatter, subject_scatter
 from zeromem_kernels.cpu.pagerank import power_iteration, sor
@@ -27,6 +28,7 @@ __all__ = [
     "min_max",
     "ordered_topk",
     "phrase_scatter",
+    "pieces",
     "power_iteration",
     "reduce_amax",
     "reduce_amin",
