@@ -6,7 +6,7 @@ that a query's scores do not depend on the queries beside it.
 
 from zeromem_kernels.cpu.gather import pieces
 from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
-from zeromem_kernels.cpu.lexical import bm25_scatter, lookup, phrase_scatter, subject_scatter
+from zeromem_kernels.cpu.lexical import bm25_scatter, bm25_topk, lookup, phrase_scatter, subject_scatter
 from zeromem_kernels.cpu.pagerank import power_iteration, sor
 from zeromem_kernels.cpu.select import (
     fuse,
@@ -21,6 +21,7 @@ from zeromem_kernels.cpu.sparse import spmax, spmm
 
 __all__ = [
     "bm25_scatter",
+    "bm25_topk",
     "document_frequency",
     "fill_postings",
     "fuse",

@@ -20,6 +20,7 @@ _WIDEST = 32
 
 _FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _POINTER = ir.IntType(8).as_pointer()
+_PREFETCH = ir.FunctionType(ir.VoidType(), [_POINTER, _INT, _INT, _INT])
 
 
 def pieces(width: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -110,8 +111,7 @@ def fetch(typing, lanes, x, at, indices, begin, end):
 
 def _fetch(builder, row, vector):
     """Prefetch every cache line of a row's `vector.count` values for reading."""
-    kind = ir.FunctionType(ir.VoidType(), [_POINTER, _INT, _INT, _INT])
-    prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    prefetch = builder.module.declare_intrinsic("llvm.prefetch", [_POINTER], _PREFETCH)
     start = builder.bitcast(row, _POINTER)
     for offset in range(0, 4 * vector.count, _LINE):
         builder.call(prefetch, [builder.gep(start, [_LONG(offset)]), _INT(0), _INT(3), _INT(1)])
