@@ -44,9 +44,10 @@ class ZeroMemRetriever(BaseRetriever):
         """
         if ids is not None and len(ids) != len(documents):
             raise InvalidInput("ids", f"{len(ids)} ids", f"{len(documents)}, one a document")
+        given_ids: Sequence[str | None] = [None] * len(documents) if ids is None else ids
         names = [
             given or document.id or str(uuid4())
-            for document, given in zip(documents, ids or [None] * len(documents), strict=True)
+            for document, given in zip(documents, given_ids, strict=True)
         ]
         self.memory.add([_trace(name, one, self.bank) for name, one in zip(names, documents, strict=True)])
         return names
@@ -103,7 +104,8 @@ class ZeroMemRetriever(BaseRetriever):
         if isinstance(found, Exception):
             raise found
         if found is None:
-            (found,) = await run_in_executor(None, self._search, [query], k)
+            results: list[list[Document]] = await run_in_executor(None, self._search, [query], k)
+            return results[0]
         return found
 
     def _search_all(
