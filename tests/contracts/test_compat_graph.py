@@ -36,7 +36,7 @@ def random_graph(nodes, edges, seed):
 
 
 @pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("damping", [0.0, 0.5, 0.6, 0.85, 0.95])
+@pytest.mark.parametrize("damping", [0.0, 0.5, 0.6, 0.85, 0.9])
 @pytest.mark.parametrize(("nodes", "edges"), SIZES)
 def test_agrees_with_prpack(nodes, edges, damping, directed) -> None:
     pairs, weights, reset = random_graph(nodes, edges, nodes)

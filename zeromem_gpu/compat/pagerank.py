@@ -58,7 +58,8 @@ class PageRankGraph:
         _check(damping, tolerance)
         rows, single = self._resets(reset)
         if not len(rows):
-            return reset
+            nothing = rows.astype(np.float32)
+            return torch.from_numpy(nothing) if isinstance(reset, torch.Tensor) else nothing
         # what nodes without edges hold back is returned by scaling, which scales the error too
         within = max(tolerance * (1.0 - damping), _FINEST) if self._leaks else tolerance
         tiles = tiles_for(len(rows))
@@ -102,7 +103,7 @@ def personalized_pagerank(
         damping: how much mass follows edges, from 0 to below 1.
         directed: for an adjacency that was not read before.
         weights: of edges.
-        tolerance: the L1 error of each vector, at least 5e-7: sums are float32. Above a damping of 0.95
+        tolerance: the L1 error of each vector, at least 5e-7: sums are float32. Above a damping of 0.9
             rounding alone may exceed 1e-6; what was not reached is logged.
 
     Returns:
