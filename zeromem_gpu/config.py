@@ -92,6 +92,8 @@ class Config:
     graph_temporal: float = _number(1.5, 0.0, 10.0, "open: temporal validity in the refined ranking")
     graph_type: float = _number(0.35, 0.0, 10.0, "open: answer type in the refined ranking")
     graph_reply: float = _number(0.3, 0.0, 10.0, "open: fit of the question that a turn replies to")
+    graph_related: float = _number(0.5, 0.0, 10.0, "open: words near a question's in meaning")
+    related_floor: float = _number(0.5, 0.0, 0.99, "open: cosine from which two words are near")
     graph_bridge: float = _number(2.0, 0.0, 10.0, "open: a ranked unit tells of the name a unit was given")
     bridge_power: float = _number(2.0, 0.1, 64.0, "open: how high such a unit has to rank")
 

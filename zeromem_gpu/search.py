@@ -13,17 +13,18 @@ import numpy as np
 from zeromem_gpu.build.boundary import hidden_units
 from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.stack import Stack, stack_banks
-from zeromem_gpu.build.views import BankView, bank_view
+from zeromem_gpu.build.views import BankView, bank_view, positions
 from zeromem_gpu.config import Config
 from zeromem_gpu.encoders.protocol import checked_encode
 from zeromem_gpu.errors import InvalidInput
-from zeromem_gpu.query.batch import QueryBatch, build_batch
+from zeromem_gpu.query.batch import Keyed, QueryBatch, Ragged, build_batch
 from zeromem_gpu.retrieve.closure import RULES
 from zeromem_gpu.retrieve.engine import Hidden, Ranked, retrieve
 from zeromem_gpu.stopwatch import Stopwatch
 from zeromem_gpu.text.normalize import clean
 from zeromem_gpu.toolbox import Toolbox
 from zeromem_gpu.types import Boundary, Evidence, QueryProfile, SearchResult
+from zeromem_kernels.related import on_grid
 
 if TYPE_CHECKING:
     import torch
@@ -110,34 +111,35 @@ class Searcher:
         views = {name: bank_view(index, index.banks[name], config) for name in sorted(set(names))}
         stack = self._stack(index, list(views), list(views.values()), config)
         clock.lap("prepare_s")
-        batch = self._batch(index, profiles, [views[name] for name in names])
+        batch = self._batch(index, profiles, [views[name] for name in names], config)
         clock.lap("encode_queries_s")
         order = {name: at for at, name in enumerate(views)}
         return Prepared(stack, batch, np.array([order[name] for name in names]), views)
 
     def _batch(
-        self, index: MemoryIndex, profiles: Sequence[QueryProfile], views: Sequence[BankView]
-    ) -> QueryBatch:
-        """Encode the questions, and those of their entities that their bank does not know by name."""
+        self, index: MemoryIndex, profiles: Sequence[QueryProfile], views: Sequence[BankView],
+        config: Config,
+    ) -> QueryBatch:  # fmt: skip
+        """Encode the questions, and those of their entities and words that their bank does not know."""
         tools = self._toolbox.tools()
         texts = [clean(profile.text) for profile in profiles]
         batch = build_batch(profiles, np.zeros((len(texts), index.dim), np.float32), tools.analyzer)
-        ptr = batch.entities.ptr.tolist()
-        unknown: set[int] = set()
-        for at, view in enumerate(views):
-            keys, live = batch.entities.values[ptr[at] : ptr[at + 1]], view.rows.entity_keys
-            place = np.searchsorted(live, keys)
-            unknown |= set(keys[np.append(live, 0)[place] != keys].tolist())
-        missing = np.array(sorted(unknown), np.int64)
-        names = [batch.entity_names[key] for key in missing.tolist()]
-        vectors, bad = checked_encode(tools.encoder, [*texts, *names])
+        entities = _unknown(batch.entities, [view.rows.entity_keys for view in views])
+        words = np.empty(0, np.int64)
+        if config.graph_related > 0 and config.views != "hierarchy":
+            words = _unknown(batch.words, [view.lexicon.terms for view in views])
+        names = [batch.entity_names[key] for key in entities.tolist()]
+        spelt = [batch.word_names[key] for key in words.tolist()]
+        vectors, bad = checked_encode(tools.encoder, [*texts, *names, *spelt])
         if bad[: len(texts)].any():
             first = int(np.flatnonzero(bad[: len(texts)])[0])
             got = f"{texts[first][:40]!r}, for which the encoder gives a zero or NaN vector"
             raise InvalidInput(f"query[{first}]", got, "questions that the encoder can read")
+        asked, named, alone = np.split(vectors, [len(texts), len(texts) + len(names)])
         return replace(
-            batch, vectors=vectors[: len(texts)], vector_keys=missing, entity_vectors=vectors[len(texts) :]
-        )
+            batch, vectors=asked, entity_vectors=Keyed(entities, named),
+            word_vectors=Keyed(words, on_grid(alone)),
+        )  # fmt: skip
 
     def _stack(
         self, index: MemoryIndex, names: Sequence[str], views: Sequence[BankView], config: Config
@@ -160,6 +162,16 @@ class Searcher:
             while len(self._stacks) > _STACKS_KEPT:
                 self._stacks.popitem(last=False)
         return found
+
+
+def _unknown(asked: Ragged, live: Sequence[np.ndarray]) -> np.ndarray:
+    """The keys (int64, ascending) that a question asks for and that are not among its bank's live ones."""
+    ptr = asked.ptr.tolist()
+    unknown: set[int] = set()
+    for at, keys in enumerate(live):
+        mine = asked.values[ptr[at] : ptr[at + 1]]
+        unknown |= set(mine[positions(mine, keys) < 0].tolist())
+    return np.array(sorted(unknown), np.int64)
 
 
 def _current(index: MemoryIndex, key: tuple[Any, ...]) -> bool:

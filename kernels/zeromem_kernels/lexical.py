@@ -13,7 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from zeromem_kernels.checks import expect_whole
 from zeromem_kernels.tiles import Axis, Csr, Tiles, compiled, run_tiles
+from zeromem_kernels.topk import TopK, ordered_topk
 
 
 class Ragged(NamedTuple):
@@ -97,12 +99,39 @@ def bm25(postings: Csr, term_ptr: Tensor, terms: Ragged, axis: Axis) -> Tensor:
     tile = slot // axis.tiles.width
     row = term + term_ptr[axis.tiles.bank[tile]]
     begin, counts = postings.indptr[row], postings.indptr[row + 1] - postings.indptr[row]
-    which, place = _expand(begin, counts)
+    which, place = expand(begin, counts)
     flat = (postings.indices[place].long() + axis.starts[tile[which]]) * axis.tiles.width
     flat += slot[which] % axis.tiles.width
     out = axis.full(0.0)
     out.view(-1).index_add_(0, flat, postings.weights[place])
     return out
+
+
+def bm25_topk(postings: Csr, term_ptr: Tensor, terms: Ragged, axis: Axis, k: int) -> TopK:
+    """The k best documents of each query by BM25 alone, bit for bit `ordered_topk` of `bm25`.
+
+    Args:
+        postings: rows are stacked terms, indices local documents, weights BM25 weights.
+        term_ptr: int64 [banks + 1], the stacked terms of each bank.
+        terms: local term ids of each query, −1 for unknown terms.
+        axis: the document axis.
+        k: at least 0; more than a bank's documents is allowed and leaves −1.
+
+    Returns:
+        Scores and documents, ties in document order; a document without any of the terms has score 0.
+
+    Raises:
+        InvalidTensor: k is out of range.
+    """
+    expect_whole("k", k, 0, 1 << 24)
+    cpu = compiled(postings.weights)
+    if cpu is None:
+        return ordered_topk(bm25(postings, term_ptr, terms, axis), axis, k)
+    scores = torch.empty((len(axis.tiles), k, axis.tiles.width))
+    rows = torch.empty(scores.shape, dtype=torch.int32)
+    run_tiles(cpu.bm25_topk, axis.tiles, axis.tiles.bank, term_ptr, postings.indptr, postings.indices,
+              postings.weights, terms.ptr, terms.values, axis.starts, scores, rows)  # fmt: skip
+    return TopK(scores, rows)
 
 
 def phrase_support(stream: Stream, phrases: Phrases, axis: Axis) -> Tensor:
@@ -136,7 +165,7 @@ def phrase_support(stream: Stream, phrases: Phrases, axis: Axis) -> Tensor:
     begin, length = phrases.word_ptr[:-1][known], length[known]
     row = first + stream.word_ptr[bank]
     counts = stream.places.indptr[row + 1] - stream.places.indptr[row]
-    which, place = _expand(stream.places.indptr[row], counts)
+    which, place = expand(stream.places.indptr[row], counts)
     start = stream.places.indices[place].long() + stream.ptr[bank[which]]
     same = start + length[which] <= stream.ptr[bank[which] + 1]
     for j in range(int(length.max()) if len(length) else 0):
@@ -181,10 +210,10 @@ def subject_support(
     tile, column = slot // axis.tiles.width, slot % axis.tiles.width
     bank = axis.tiles.bank[tile]
     row = node_ptr[bank] + unit_ptr.diff()[bank] + entity
-    which, place = _expand(links.indptr[row], links.indptr[row + 1] - links.indptr[row])
+    which, place = expand(links.indptr[row], links.indptr[row + 1] - links.indptr[row])
     flat = (links.indices[place].long() + axis.starts[tile[which]]) * axis.tiles.width + column[which]
     out.view(-1)[flat] = 0.5
-    which, unit = _expand(unit_ptr[bank], unit_ptr.diff()[bank])
+    which, unit = expand(unit_ptr[bank], unit_ptr.diff()[bank])
     spoken = speaker[unit] == entity[which]
     which, unit = which[spoken], unit[spoken]
     flat = (unit - unit_ptr[bank[which]] + axis.starts[tile[which]]) * axis.tiles.width + column[which]
@@ -206,7 +235,7 @@ def _known(ragged: Ragged) -> tuple[Tensor, Tensor]:
     return slot[known], ragged.values[known].long()
 
 
-def _expand(begin: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+def expand(begin: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """All places begin[i] … begin[i] + counts[i] − 1, with the i of each."""
     which = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
     first = torch.cumsum(counts, 0) - counts

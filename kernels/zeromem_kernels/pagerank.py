@@ -56,8 +56,8 @@ class Graph(NamedTuple):
 class PageRank(NamedTuple):
     """`pi` float32 [rows, width] with columns of sum 1 (0 where r is 0), and how it got there.
 
-    `sweeps` int32 [T, width], `residuals` float32 [T, width], L1 before the last scaling; NaN where nobody
-    measured them.
+    `sweeps` int32 [T, width], `residuals` float32 [T, width], L1 before the last scaling, or (SOR on a CPU) a
+    bound of it from the last sweep's gaps; NaN where nobody measured them.
     """
 
     pi: Tensor
@@ -121,16 +121,17 @@ def personalized_pagerank(
     mask = torch.empty((0, 0), dtype=torch.bool) if hidden is None else hidden
     w = graph.weights
     head = (axis.tiles.bank, axis.ptr, w.indptr, w.indices, w.weights, graph.degree)
-    unchecked, most = UNCHECKED_SWEEPS, most_sweeps(gamma, solver)
+    least, most = UNCHECKED_SWEEPS, most_sweeps(gamma, solver)
     if sweeps is not None:  # a residual is never below −1: the last sweep ends it
-        tolerance, unchecked, most = -1.0, sweeps, sweeps
+        tolerance, least, most = -1.0, sweeps, sweeps
     g, eps = _f32(gamma), _f32(tolerance)
-    if solver == "sor":
-        run_tiles(cpu.sor, axis.tiles, *head, graph.colour_ptr, graph.colour_rows, axis.starts, reset, mask,
-                  g, _f32(omega(gamma)), eps, unchecked, most, x, done, residuals)  # fmt: skip
-    else:
-        run_tiles(cpu.power_iteration, axis.tiles, *head, axis.starts, reset, mask,
-                  g, eps, most, x, done, residuals)  # fmt: skip
+    for column, lanes in cpu.pieces(reset.shape[1]):
+        if solver == "sor":
+            run_tiles(cpu.sor, axis.tiles, column, lanes, *head, graph.colour_ptr, graph.colour_rows, axis.starts,
+                      reset, mask, g, _f32(omega(gamma)), eps, least, most, x, done, residuals)  # fmt: skip
+        else:
+            run_tiles(cpu.power_iteration, axis.tiles, column, lanes, *head, axis.starts, reset, mask,
+                      g, eps, most, x, done, residuals)  # fmt: skip
     return PageRank(x, done, residuals if sweeps is None else residuals.fill_(torch.nan))
 
 

@@ -5,12 +5,16 @@ Stored vectors and queries are L2-normalised or zero, so a product is a cosine a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import torch
 from torch import Tensor
 
-from zeromem_kernels.tiles import Axis
+from zeromem_kernels.tiles import Axis, Tiles
+
+# 3 MB of 384 float32: products of 2,048 rows lose nothing, and two threads keep theirs in a shared cache
+_BLOCK_ROWS = 2048
 
 
 def similarities(vectors: Sequence[Tensor], queries: Tensor, axis: Axis) -> Tensor:
@@ -26,9 +30,24 @@ def similarities(vectors: Sequence[Tensor], queries: Tensor, axis: Axis) -> Tens
     """
     out = axis.empty()
     starts = axis.starts.tolist()
-    for t, b in enumerate(axis.tiles.bank.tolist()):
-        torch.mm(vectors[b], queries[t], out=out[starts[t] : starts[t + 1]])
+    for bank, first, last in runs(axis.tiles):
+        stored, begin = vectors[bank], starts[first]
+        # a block of a large bank serves all of its tiles while it is near, so that a bank is read once
+        for row in range(0, len(stored), _BLOCK_ROWS):
+            block = stored[row : row + _BLOCK_ROWS]
+            for t in range(first, last):
+                at = begin + (t - first) * len(stored) + row
+                torch.mm(block, queries[t], out=out[at : at + len(block)])
     return out
+
+
+def runs(tiles: Tiles) -> Iterator[tuple[int, int, int]]:
+    """Tiles beside each other that ask one bank: the bank, the first tile and the one after the last."""
+    first = 0
+    for bank, same in groupby(tiles.host_bank.tolist()):
+        last = first + sum(1 for _ in same)
+        yield bank, first, last
+        first = last
 
 
 def best_match(vectors: Sequence[Tensor], queries: Tensor, banks: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,8 +26,9 @@ def tile_spmm(csr: Csr, x: Tensor, source: Axis, target: Axis) -> Tensor:
     """
     if cpu := compiled(x):
         y = target.empty()
-        run_tiles(cpu.spmm, target.tiles, target.tiles.bank, csr.indptr, csr.indices, csr.weights,
-                  target.ptr, target.starts, source.starts, x, y)  # fmt: skip
+        for column, lanes in cpu.pieces(x.shape[1]):
+            run_tiles(cpu.spmm, target.tiles, column, lanes, target.tiles.bank, csr.indptr, csr.indices,
+                      csr.weights, target.ptr, target.starts, source.starts, x, y)  # fmt: skip
         return y
     rows, columns, weights = target.lift(csr, source)
     return target.full(0.0).index_add_(0, rows, x[columns] * weights[:, None])

@@ -20,12 +20,14 @@ from zeromem_kernels.lexical import (
     Ragged,
     Stream,
     bm25,
+    bm25_topk,
     lookup,
     phrase_support,
     slot_banks,
     subject_support,
 )
-from zeromem_kernels.tiles import Tiles
+from zeromem_kernels.tiles import Tiles, torch_forms
+from zeromem_kernels.topk import ordered_topk
 
 every_tiling = pytest.mark.parametrize("tiling", TILINGS)
 UNITS = (7, 0, 63, 1, 120, 30)
@@ -129,6 +131,28 @@ def test_bm25(tiling: str, level: str) -> None:
                     config.bm25_b,
                 )
                 np.testing.assert_allclose(found[block.at, c].numpy(), expected, rtol=2e-6, atol=1e-6)
+
+
+@every_tiling
+@pytest.mark.parametrize("k", [0, 1, 5, 200])
+def test_the_best_documents_are_those_of_the_dense_scores(tiling: str, k: int) -> None:
+    rng = np.random.default_rng(12)
+    tiles = tiles_of(tiling)
+    axis = tiles.axis(pointer(UNITS))
+    # few weights, so that many scores are equal
+    tables = []
+    for n in UNITS:
+        row, column = np.nonzero(rng.random((WORDS, n)) < 0.3)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=WORDS))])
+        tables.append((indptr, column, rng.integers(1, 3, len(row)) / 4))
+    postings, term_ptr = stacked(tables), pointer([WORDS] * len(UNITS))
+    slots = len(tiles) * tiles.width
+    terms = ragged([rng.integers(-1, WORDS, size=rng.integers(0, 5)).tolist() for _ in range(slots)])
+    with torch_forms():
+        expected = ordered_topk(bm25(postings, term_ptr, terms, axis), axis, k)
+    for found in both(lambda: bm25_topk(postings, term_ptr, terms, axis, k)):
+        assert torch.equal(found.scores, expected.scores)
+        assert torch.equal(found.rows, expected.rows)
 
 
 def phrase_case(

@@ -227,3 +227,37 @@ def test_tolerance_is_the_l1_error_before_scaling() -> None:
             sweeps.append(int(found.sweeps[0, 0]))
     assert sweeps == sorted(sweeps)
     assert sweeps[0] < sweeps[-1]
+
+
+def test_the_stop_bound_is_never_below_the_residual() -> None:
+    made = random_banks(1.0)
+    axis = made.axis("many")
+    reset = resets(axis, 10)
+    for tolerance in (1e-2, 1e-5):
+        _, fast = both(
+            lambda tolerance=tolerance: personalized_pagerank(  # type: ignore[misc]
+                made.graph, reset, axis, None, gamma=0.9, tolerance=tolerance
+            )
+        )
+        for block in blocks(axis):
+            move = pagerank.transition(made.weights[block.bank])
+            for c in range(axis.tiles.width):
+                pi, r = (float64(one[block.at, c]) for one in (fast.pi, reset))
+                given, left = 0.1 * r, pi - 0.9 * move @ pi
+                # π was scaled to sum 1 after the last sweep: the best scale gives at most what was measured
+                scales = given[left != 0] / left[left != 0]
+                residual = min((np.abs(given - s * left).sum() for s in scales), default=0.0)
+                assert residual <= float(fast.residuals[block.tile, c]) + 1e-7
+
+
+def test_columns_keep_their_bits_where_a_width_is_cut_into_runs() -> None:
+    made = random_banks(1.0)
+    wide = Tiles(torch.tensor([4, 2]), 48).axis(made.axis("none").ptr)
+    reset = resets(wide, 11)
+    together = both(lambda: personalized_pagerank(made.graph, reset, wide, None, gamma=0.6))[1]
+    for columns in (slice(0, 7), slice(29, 36), slice(47, 48)):
+        narrow = Tiles(wide.tiles.bank, columns.stop - columns.start).axis(wide.ptr)
+        part = reset[:, columns].contiguous()
+        alone = both(lambda a=narrow, r=part: personalized_pagerank(made.graph, r, a, None, gamma=0.6))[1]  # type: ignore[misc]
+        assert torch.equal(alone.pi, together.pi[:, columns])
+        assert torch.equal(alone.residuals, together.residuals[:, columns])

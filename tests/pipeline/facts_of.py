@@ -17,8 +17,9 @@ from zeromem_gpu.memory import Memory
 from zeromem_gpu.text.entities import ANSWER_TYPES
 from zeromem_gpu.text.normalize import clean, entity_name
 from zeromem_gpu.text.sentences import asks
-from zeromem_gpu.text.tokens import term_key
+from zeromem_gpu.text.tokens import Analyzer, term_key
 from zeromem_gpu.types import QueryProfile
+from zeromem_kernels.related import GRID, on_grid
 
 
 def session_order(memory: Memory, bank: str) -> list[int]:
@@ -123,6 +124,10 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
             name: [term_key(word) for word in analyzer.tokens(name)] for row in given for name in row
         },
         name_token={names[row]: words[row] for row in speakers if words[row] != 0},
+        terms={
+            int(key): vector.astype(np.float64) / GRID
+            for key, vector in zip(tables["terms"]["key"], tables["terms"]["vector"], strict=True)
+        },
         windows=_encoded(memory, bank, place, WINDOW_LEVEL),
         episodes=_encoded(memory, bank, place, EPISODE_LEVEL),
     )  # fmt: skip
@@ -169,11 +174,16 @@ def query_facts(
     ]
     every = list(dict.fromkeys(name for row in names for name in row))
     vectors, _ = checked_encode(tools.encoder, [*(clean(p.text) for p in profiles), *every])
+    plain = [_plain(profile.text, names[at], analyzer) for at, profile in enumerate(profiles)]
+    spelt = list(dict.fromkeys(stem for row in plain for stem in row))
+    alone = on_grid(checked_encode(tools.encoder, spelt)[0]).astype(np.float64) / GRID
+    of_word = dict(zip(spelt, alone, strict=True))
     of_name = dict(zip(every, vectors[len(profiles) :].astype(np.float64), strict=True))
     return [
         QueryFacts(
             vector=vectors[at].astype(np.float64),
             stems=[term_key(stem) for stem in analyzer.stems(analyzer.tokens(profile.text)) if stem],
+            words={term_key(stem): of_word[stem] for stem in plain[at]},
             phrases=[
                 [term_key(word) for word in words] for p in profile.phrases if (words := analyzer.tokens(p))
             ],
@@ -189,3 +199,10 @@ def query_facts(
         )
         for at, profile in enumerate(profiles)
     ]
+
+
+def _plain(text: str, names: list[str], analyzer: Analyzer) -> list[str]:
+    """The distinct stems of letters that belong to no name."""
+    named = {stem for name in names for stem in analyzer.stems(analyzer.tokens(name))}
+    stems = dict.fromkeys(analyzer.stems(analyzer.tokens(text)))
+    return [stem for stem in stems if stem.isalpha() and stem not in named]

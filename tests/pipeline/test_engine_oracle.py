@@ -38,6 +38,8 @@ SEARCH_VARIANTS: list[dict[str, Any]] = [
     {"graph_bridge": 0.0, "graph_reply": 2.0, "reply": 0.0},
     {"reply": 3.0, "graph_reply": 0.0, "neighbour_share": 0.4},
     {"graph_bridge": 5.0, "bridge_power": 0.5},
+    {"graph_related": 3.0, "related_floor": 0.1},
+    {"graph_related": 0.0},
     {"episode_share": 1.0, "window_share": 0.0, "neighbour_share": 0.7},
     {
         "phrase": 1.0,

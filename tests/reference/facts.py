@@ -53,7 +53,7 @@ class Sentence:
 class BankFacts:
     """A bank. `entities` is in the bank's row order and holds speakers and known names too.
 
-    `given_words` are the raw tokens of the names that callers gave.
+    `given_words` are the raw tokens of the names that callers gave, `terms` the vectors of stems.
     `windows` and `episodes` (first row, last row) -> vector are read when `window_vectors="encoded"`.
     """
 
@@ -63,6 +63,7 @@ class BankFacts:
     speakers: Sequence[str] = ()
     name_token: Mapping[str, Token] = field(default_factory=dict)
     given_words: Mapping[str, Sequence[Token]] = field(default_factory=dict)
+    terms: Mapping[Token, Array] = field(default_factory=dict)
     windows: Mapping[Span, Array] | None = None
     episodes: Mapping[Span, Array] | None = None
 
@@ -71,11 +72,13 @@ class BankFacts:
 class QueryFacts:
     """A question. `type_bit` is a mask with the bit of the expected type (0: none), `dated`: it is a date.
 
-    `hidden[i]` is True where the boundary excludes unit i; None hides nothing.
+    `hidden[i]` is True where the boundary excludes unit i; None hides nothing. `words` are the stems of
+    letters outside of names with their vectors (of those that a bank knows, its own counts there).
     """
 
     vector: Array
     stems: Sequence[Token] = ()
+    words: Mapping[Token, Array] = field(default_factory=dict)
     phrases: Sequence[Sequence[Token]] = ()
     entities: Sequence[tuple[str, Array]] = ()
     subjects: Sequence[str] = ()

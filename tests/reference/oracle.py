@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tests.reference import activation, entities, lexical, pagerank, spans, views
+from tests.reference import activation, entities, lexical, pagerank, related, spans, views
 from tests.reference.facts import Array, BankFacts, Mask, OracleResult, QueryFacts, Span, Token
 from tests.reference.scaling import cosines, cut_margin, ordered_top_k, scale, spread
 from zeromem_gpu.config import Config
@@ -40,6 +40,8 @@ class Bank:
         vectors = np.array([unit.vector for unit in units], dtype=np.float64).reshape(len(units), width)
         self._levels(vectors, config)
         self._graph(config)
+        live = {stem for unit in units for stem in lexical.stems_of(unit)}
+        self.terms = {stem: vector for stem, vector in facts.terms.items() if stem in live}
         sentences = facts.sentences
         self.sentence_vectors = np.array([s.vector for s in sentences], dtype=np.float64).reshape(
             len(sentences), width
@@ -215,6 +217,8 @@ def _graph_view(
         config.graph_phrase,
     )
     asked = _asked(bank, query, visible)
+    near = related.related_scores(query.words, bank.terms, bank.turns.bm25, config.related_floor)
+    scores = scores + config.graph_related * scale(near, visible)
     for i, unit in enumerate(bank.facts.units):
         consistency = views.subject_consistency(query.subjects, unit, bank.counts[i])
         validity = views.temporal_validity(query.validity, unit.time, config.temporal_days)

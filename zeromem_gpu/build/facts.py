@@ -37,6 +37,8 @@ def schema(dim: int) -> dict[str, dict[str, tuple[Any, tuple[int, ...]]]]:
         },
         # 64-bit keys; raw 0 separates parts, stem 0 is a stop word
         "tokens": {"raw": i8, "stem": i8, "unit": i4, "sentence": i4},
+        # stems of letters; the vector stands on the grid of `zeromem_kernels.related`
+        "terms": {"key": i8, "vector": vector},
         "sentences": {"vector": vector, "unit": i4, "start": i4, "end": i4},
         "mentions": {"unit": i4, "entity": i4, "count": i4},
         "sentence_entities": {"sentence": i4, "entity": i4},

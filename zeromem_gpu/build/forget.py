@@ -86,6 +86,9 @@ def _rewrite(index: MemoryIndex, fresh: MemoryIndex, bank: Bank, config: Config)
         len(facts["entities"]["key"]), np.concatenate([*named, speaker[speaker >= 0]])
     )
 
+    said_terms = facts["tokens"]["stem"][kept["tokens"]]
+    kept["terms"] = np.isin(facts["terms"]["key"], said_terms)
+
     place = {table: _places(mask) for table, mask in kept.items()}
     refers = {
         "units": {"session": "sessions", "speaker": "entities", "trace": "traces"},

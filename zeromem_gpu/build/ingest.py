@@ -22,8 +22,9 @@ from zeromem_gpu.encoders.protocol import Encoder, checked_encode
 from zeromem_gpu.text.entities import EntityExtractor
 from zeromem_gpu.text.normalize import clean, entity_name
 from zeromem_gpu.text.sentences import split_units
-from zeromem_gpu.text.tokens import Analyzer, term_key
+from zeromem_gpu.text.tokens import Analyzer, term_key, term_keys
 from zeromem_gpu.types import Trace
+from zeromem_kernels.related import on_grid
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ def ingest(
     report.timings["ner_s"] = time.perf_counter() - begin
 
     begin = time.perf_counter()
-    vectors = _encode(units, facts, tools.encoder, config, progress, report)
+    terms = _new_terms(index, units, facts, tools.analyzer)
+    vectors = _encode(units, facts, terms, tools.encoder, config, progress, report)
     report.timings["encode_s"] = time.perf_counter() - begin
 
     begin = time.perf_counter()
@@ -91,7 +93,7 @@ def ingest(
     banks = dict(index.banks)
     for name, mine in by_bank.items():
         bank = banks.get(name) or Bank(name, {})
-        grown = _append(index, bank, mine, facts, vectors, tools.analyzer, config)
+        grown = _append(index, bank, mine, facts, terms[name], vectors, tools.analyzer, config)
         banks[name] = _bury(index, grown, replaced.get(name, ()))
     grown_index = replace(index, banks=banks)
     report.timings["text_s"] += time.perf_counter() - begin
@@ -163,21 +165,51 @@ def _units(checked: CheckedTrace, config: Config) -> Iterable[_Unit]:
         yield _Unit(checked.trace, checked.instant, start, end, seen[start:end])
 
 
+def _new_terms(
+    index: MemoryIndex, units: list[_Unit], facts: dict[str, TextFacts], analyzer: Analyzer
+) -> dict[str, list[str]]:
+    """Per bank, the terms of its new units that it has no vector of yet, in order of their first use."""
+    beside = {text: Words.of(text, analyzer).terms for unit in units for text in _beside(unit.trace)}
+    used: dict[str, dict[str, None]] = {}
+    for unit in units:
+        mine = used.setdefault(unit.trace.bank, {})
+        for text in _beside(unit.trace):
+            mine |= dict.fromkeys(beside[text])
+        for words in facts[unit.text].words:
+            mine |= dict.fromkeys(words.terms)
+    return {name: _unknown(index, name, list(terms)) for name, terms in used.items()}
+
+
+def _unknown(index: MemoryIndex, name: str, terms: list[str]) -> list[str]:
+    """The terms of which a bank has no vector."""
+    if name not in index.banks:
+        return terms
+    known = np.isin(term_keys(terms), index.column(index.banks[name], "terms", "key"))
+    return [term for term, stored in zip(terms, known.tolist(), strict=True) if not stored]
+
+
+def _beside(trace: Trace) -> tuple[str, str]:
+    """What is searched with a trace's text and is no part of it."""
+    return trace.speaker or "", trace.caption or ""
+
+
 def _encode(
     units: list[_Unit],
     facts: dict[str, TextFacts],
+    terms: dict[str, list[str]],
     encoder: Encoder,
     config: Config,
     progress: Callable[[str, int, int], None] | None,
     report: Report,
 ) -> dict[str, np.ndarray]:
-    """Text → vector for every unit, sentence and entity name; a blank text has a zero vector."""
+    """Text → vector for every unit, sentence, entity name and new term; a blank text has a zero vector."""
     names = (name for unit in units for name in _entity_names(unit, facts[unit.text], config))
     texts = dict.fromkeys(unit_text(unit.trace, unit.text, config) for unit in units)
     texts |= dict.fromkeys(
         text for unit in units for text in _sentence_texts(unit, facts[unit.text], config)
     )
     texts |= dict.fromkeys(names)
+    texts |= dict.fromkeys(term for mine in terms.values() for term in mine)
     wanted = [text for text in texts if text]
     done = 0
 
@@ -221,6 +253,7 @@ def _append(
     bank: Bank,
     units: list[_Unit],
     facts: dict[str, TextFacts],
+    terms: list[str],
     vectors: dict[str, np.ndarray],
     analyzer: Analyzer,
     config: Config,
@@ -231,7 +264,7 @@ def _append(
     new: dict[str, list[tuple[object, ...]]] = {table: [] for table in index.arenas}
     matrices: dict[str, list[np.ndarray]] = {"units": [], "sentences": [], "entities": []}
     words = WordRows()
-    spoken: dict[str | None, Words] = {}
+    spoken: dict[str, Words] = {}
 
     def entity_row(name: str) -> int:
         key = term_key(name)
@@ -263,10 +296,11 @@ def _append(
         sentence0 = first["sentences"] + len(new["sentences"])
         new["sentences"] += [(row, unit.start + start, unit.start + end) for start, end in read.sentences]
         matrices["sentences"] += [vectors[text] for text in _sentence_texts(unit, read, config)]
-        for name in (trace.speaker, trace.caption):
-            if name not in spoken:
-                spoken[name] = Words.of(name or "", analyzer)
-        words.add(row, sentence0, spoken[trace.speaker], read.words, spoken[trace.caption])
+        speaker_text, caption = _beside(trace)
+        for text in (speaker_text, caption):
+            if text not in spoken:
+                spoken[text] = Words.of(text, analyzer)
+        words.add(row, sentence0, spoken[speaker_text], read.words, spoken[caption])
         given = [entity_row(name) for name in map(entity_name, trace.entities) if name]
         found = [
             (entity_row(mention.name), mention.start)
@@ -279,6 +313,10 @@ def _append(
             new["sentence_entities"] += [(sentence0 + at, entity) for entity in (*given, *inside)]
     columns = {table: _columns(index, table, rows, matrices.get(table)) for table, rows in new.items()}
     columns["tokens"] = words.columns()
+    columns["terms"] = {
+        "key": term_keys(terms),
+        "vector": on_grid(np.array([vectors[term] for term in terms]).reshape(-1, index.dim)),
+    }
     spans = {
         table: index.arenas[table].append(bank.spans.get(table, Span()), columns[table])
         for table in index.arenas

@@ -50,6 +50,8 @@ class Stack:
     unit_vectors: list[Tensor]
     sentence_vectors: list[Tensor]
     entity_vectors: list[Tensor]
+    term_vectors: list[Tensor]
+    term_of_vector: list[Tensor]
     entity_keys: Tensor
     term_keys: Tensor
     word_keys: Tensor
@@ -127,6 +129,8 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
         unit_vectors=[_tensor(view.rows.vectors, device) for view in views],
         sentence_vectors=[_tensor(view.rows.sentence_vectors, device) for view in views],
         entity_vectors=[_tensor(view.rows.entity_vectors, device) for view in views],
+        term_vectors=[_tensor(view.term_vectors, device) for view in views],
+        term_of_vector=[_tensor(view.term_of_vector, device) for view in views],
         entity_keys=flat(lambda view: view.rows.entity_keys),
         term_keys=flat(lambda view: view.lexicon.terms),
         word_keys=flat(lambda view: view.stream.keys),

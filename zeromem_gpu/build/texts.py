@@ -21,17 +21,22 @@ _NER_STEP = 1024
 
 @dataclass(frozen=True)
 class Words:
-    """Raw and stem keys of some words, int64 each; a stop word has stem 0."""
+    """Raw and stem keys of some words, int64 each; a stop word has stem 0.
+
+    `terms` are the stems that consist of letters: those have a vector, by which others find them.
+    """
 
     raw: np.ndarray
     stem: np.ndarray
+    terms: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, text: str, analyzer: Analyzer) -> Words:
         """The words of a text."""
         tokens = analyzer.tokens(text)
-        stems = [term_key(stem) if stem else 0 for stem in analyzer.stems(tokens)]
-        return cls(term_keys(tokens), np.array(stems, np.int64))
+        stems = analyzer.stems(tokens)
+        keys = [term_key(stem) if stem else 0 for stem in stems]
+        return cls(term_keys(tokens), np.array(keys, np.int64), tuple(filter(str.isalpha, stems)))
 
 
 @dataclass(frozen=True)

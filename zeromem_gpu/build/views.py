@@ -24,7 +24,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class BankView:
-    """Everything about one bank that a search reads, in NumPy; `stack.py` puts banks side by side."""
+    """Everything about one bank that a search reads, in NumPy; `stack.py` puts banks side by side.
+
+    `term_vectors` float32 [n, D] are in order of arrival, `term_of_vector` int32 [n] names the term of each
+    (row of `lexicon.terms`), −1 where no live unit holds it.
+    """
 
     rows: Rows
     spans: Level
@@ -40,6 +44,8 @@ class BankView:
     replies: Table
     graph: EntityContextGraph
     lexicon: Lexicon
+    term_vectors: np.ndarray
+    term_of_vector: np.ndarray
     stream: WordStream
 
     @property
@@ -91,13 +97,23 @@ def bank_view(
         )
         return bank.cached(
             ("view", config.chain_weight, *lexical),
-            lambda: _assemble(rows, spans, windows, episodes, episode_of, graph, lexicon, stream),
+            lambda: _assemble(
+                rows,
+                spans,
+                windows,
+                episodes,
+                episode_of,
+                graph,
+                lexicon,
+                stream,
+                index.facts(bank, "terms"),
+            ),
         )
 
 
 def _assemble(
     rows: Rows, spans: Level, windows: Level, episodes: Level, episode_of: np.ndarray,
-    graph: EntityContextGraph, lexicon: Lexicon, stream: WordStream,
+    graph: EntityContextGraph, lexicon: Lexicon, stream: WordStream, terms: dict[str, np.ndarray],
 ) -> BankView:  # fmt: skip
     units = len(rows.unit_rows)
     session = np.repeat(np.arange(len(rows.bounds) - 1), np.diff(rows.bounds))
@@ -114,7 +130,14 @@ def _assemble(
         told=from_pairs(*rows.told, len(rows.entity_keys)),
         replies=from_pairs(rows.replies, rows.replies - 1, units),
         graph=graph, lexicon=lexicon, stream=stream,
+        term_vectors=terms["vector"], term_of_vector=positions(terms["key"], lexicon.terms),
     )  # fmt: skip
+
+
+def positions(keys: np.ndarray, ascending: np.ndarray) -> np.ndarray:
+    """Where each key stands among ascending ones, int32; −1 for one that is not there."""
+    place = np.searchsorted(ascending, keys)
+    return np.where(np.append(ascending, 0)[place] == keys, place, -1).astype(np.int32)
 
 
 def _rows_and_levels(

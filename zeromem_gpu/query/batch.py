@@ -42,19 +42,34 @@ class Ragged:
 
 
 @dataclass(frozen=True)
+class Keyed:
+    """Vectors by key: `keys` int64 [m] ascending, `vectors` float32 [m, D]."""
+
+    keys: np.ndarray
+    vectors: np.ndarray
+
+    def find(self, keys: np.ndarray) -> np.ndarray:
+        """The row of each key, −1 for one without a vector."""
+        place = np.searchsorted(self.keys, keys)
+        return np.where(np.append(self.keys, 0)[place] == keys, place, -1)
+
+
+@dataclass(frozen=True)
 class QueryBatch:
     """One row a question.
 
-    `vectors` float32 [Q, D]; `terms` stems for BM25; `phrases` row → phrase ids, `phrase_words` phrase →
-    raw words; `subjects` and `entities` keys of normalised names, `entity_names` what they stand for;
+    `vectors` float32 [Q, D]; `terms` stems for BM25, `words` those of letters and outside of names, each
+    once; `phrases` row → phrase ids, `phrase_words` phrase → raw words; `subjects` and `entities` keys of
+    normalised names; `word_names` and `entity_names` what words and entities stand for;
     `validity` float64 [Q, 2] UTC seconds, NaN both where there is none; `type_bits` int32 [Q];
-    `dated` bool [Q], a date is asked for; `relational` bool [Q], the route; `vector_keys` int64 [m]
-    ascending and `entity_vectors` float32 [m, D] are the vectors of query entities that their bank does not
-    know by name.
+    `dated` bool [Q], a date is asked for; `relational` bool [Q], the route; `entity_vectors` and
+    `word_vectors` are those of the query's entities and words that their bank does not know.
     """
 
     vectors: np.ndarray
     terms: Ragged
+    words: Ragged
+    word_names: dict[int, str]
     phrases: Ragged
     phrase_words: Ragged
     subjects: Ragged
@@ -64,8 +79,8 @@ class QueryBatch:
     type_bits: np.ndarray
     dated: np.ndarray
     relational: np.ndarray
-    vector_keys: np.ndarray
-    entity_vectors: np.ndarray
+    entity_vectors: Keyed
+    word_vectors: Keyed
 
     def __len__(self) -> int:
         """The number of questions."""
@@ -78,24 +93,35 @@ def build_batch(profiles: Sequence[QueryProfile], vectors: np.ndarray, analyzer:
     stems = [[stem for stem in analyzer.stems(tokens) if stem] for tokens in words]
     said = [[tokens for phrase in p.phrases if (tokens := analyzer.tokens(phrase))] for p in profiles]
     names = [_names(profile.entities) for profile in profiles]
+    no_vectors = Keyed(np.empty(0, np.int64), np.empty((0, vectors.shape[1]), np.float32))
+    named = [{stem for name in row for stem in analyzer.stems(analyzer.tokens(name))} for row in names]
+    plain = [
+        list(dict.fromkeys(stem for stem in row if stem.isalpha() and stem not in taken))
+        for row, taken in zip(stems, named, strict=True)
+    ]
     counts = np.cumsum([0, *(len(phrases) for phrases in said)])
     return QueryBatch(
         vectors=vectors,
         terms=Ragged.of([term_keys(row) for row in stems]),
+        words=Ragged.of([term_keys(row) for row in plain]),
+        word_names=_by_key(plain),
         phrases=Ragged.of([np.arange(a, b) for a, b in pairwise(counts.tolist())]),
         phrase_words=Ragged.of([term_keys(phrase) for phrases in said for phrase in phrases]),
         subjects=Ragged.of([term_keys(_names(profile.subjects)) for profile in profiles]),
         entities=Ragged.of([term_keys(row) for row in names]),
-        entity_names={
-            int(key): name for row in names for key, name in zip(term_keys(row), row, strict=True)
-        },
+        entity_names=_by_key(names),
         validity=np.array([_interval(profile.validity) for profile in profiles]).reshape(-1, 2),
         type_bits=np.array([_type_bit(profile.answer_type) for profile in profiles], np.int32),
         dated=np.array([profile.answer_type == "date" for profile in profiles], bool),
         relational=np.array([profile.route == "relational" for profile in profiles], bool),
-        vector_keys=np.empty(0, np.int64),
-        entity_vectors=np.empty((0, vectors.shape[1]), np.float32),
+        entity_vectors=no_vectors,
+        word_vectors=no_vectors,
     )
+
+
+def _by_key(rows: Sequence[Sequence[str]]) -> dict[int, str]:
+    """What the keys of some texts stand for."""
+    return {int(key): text for row in rows for key, text in zip(term_keys(row), row, strict=True)}
 
 
 def _names(surfaces: Sequence[str]) -> list[str]:

@@ -72,6 +72,7 @@ def graph_view(signals: Signals) -> GraphView:
         (config.graph_temporal, signals.temporal),
         (config.graph_type, signals.answer_type),
         (config.graph_reply, signals.asked),
+        (config.graph_related, signals.related if config.graph_related > 0 else None),
     ):
         if signal is not None and weight > 0:
             scores = scores + weight * signal
@@ -106,9 +107,10 @@ def align(group: Group, floor: float) -> Tensor:
     banks = slot_banks(ptr, group.tiles)
     rows = lookup(banks, values, stack.ptr["entities"], stack.entity_keys)
     eta = torch.where(rows >= 0, 1.0, 0.0)
-    missing = np.flatnonzero(np.isin(keys.values, batch.vector_keys) & (rows < 0).cpu().numpy())
+    at = batch.entity_vectors.find(keys.values)
+    missing = np.flatnonzero((at >= 0) & (rows < 0).cpu().numpy())
     if len(missing):
-        wanted = batch.entity_vectors[np.searchsorted(batch.vector_keys, keys.values[missing])]
+        wanted = batch.entity_vectors.vectors[at[missing]]
         place = torch.from_numpy(missing).to(stack.device)
         cosine, row = best_match(
             stack.entity_vectors, torch.from_numpy(wanted).to(stack.device), banks[place]

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
+from zeromem_gpu.retrieve.words import words_near
 from zeromem_kernels.lexical import Ragged, bm25, phrase_support, subject_support
+from zeromem_kernels.related import weighted_bm25
 from zeromem_kernels.scale import min_max, scale_to_max
 from zeromem_kernels.similarity import similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
@@ -122,6 +124,13 @@ class Signals:
         fit = tile_spmm(replies, 0.5 * (self.dense + self.lexical), self.units, self.units)
         dated = self.group.spread(self.group.batch.dated)
         return fit.masked_fill(dated[self.units.tile_of_row], 0.0)
+
+    @cached_property
+    def related(self) -> Tensor:
+        """sc(BM25) of words that are near to the question's in meaning."""
+        stack, wanted = self.group.stack, words_near(self.group, self.config.related_floor)
+        found = weighted_bm25(stack.unit_postings, stack.ptr["terms"], wanted, self.units)
+        return scale_to_max(found, self.units, self.visible)
 
     def bm25_of(self, postings: Csr, axis: Axis, visible: Tensor | None) -> Tensor:
         """sc(BM25) over the documents of a level."""

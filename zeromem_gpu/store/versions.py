@@ -25,7 +25,7 @@ from zeromem_gpu.store.tables import FILES, read_index, write_index
 
 logger = logging.getLogger(__name__)
 
-FORMAT, FORMAT_VERSION = "zeromem-gpu index", 1
+FORMAT, FORMAT_VERSION = "zeromem-gpu index", 2
 
 Opened = tuple[MemoryIndex, Config, dict[str, Any]]
 
@@ -152,6 +152,11 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise StoreError(
             f"{folder}: has index format {version}; this zeromem-gpu knows format {FORMAT_VERSION}. "
             "Use the newer zeromem-gpu that wrote it, or index the traces again into a new directory."
+        )
+    if isinstance(version, int) and version < FORMAT_VERSION:
+        raise StoreError(
+            f"{folder}: has index format {version}, without vectors of words; this zeromem-gpu reads "
+            f"format {FORMAT_VERSION}. Index the traces again into a new directory."
         )
     if version != FORMAT_VERSION or manifest.pop("checksum", None) != checksum(manifest):
         raise ValueError(f"{_MANIFEST} does not have the checksum that it gives")

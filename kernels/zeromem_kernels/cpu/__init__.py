@@ -4,9 +4,11 @@ They release the GIL and share no output between tiles. `fastmath` stays off: su
 that a query's scores do not depend on the queries beside it.
 """
 
+from zeromem_kernels.cpu.gather import pieces
 from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
-from zeromem_kernels.cpu.lexical import bm25_scatter, lookup, phrase_scatter, subject_scatter
+from zeromem_kernels.cpu.lexical import bm25_scatter, bm25_topk, lookup, phrase_scatter, subject_scatter
 from zeromem_kernels.cpu.pagerank import power_iteration, sor
+from zeromem_kernels.cpu.related import weighted_scatter
 from zeromem_kernels.cpu.select import (
     fuse,
     min_max,
@@ -20,6 +22,7 @@ from zeromem_kernels.cpu.sparse import spmax, spmm
 
 __all__ = [
     "bm25_scatter",
+    "bm25_topk",
     "document_frequency",
     "fill_postings",
     "fuse",
@@ -27,6 +30,7 @@ __all__ = [
     "min_max",
     "ordered_topk",
     "phrase_scatter",
+    "pieces",
     "power_iteration",
     "reduce_amax",
     "reduce_amin",
@@ -37,4 +41,5 @@ __all__ = [
     "spmm",
     "stable_order",
     "subject_scatter",
+    "weighted_scatter",
 ]

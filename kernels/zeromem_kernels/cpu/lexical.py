@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from zeromem_kernels.cpu.select import top_of_line
+
 
 @njit(nogil=True, cache=True)
 def lookup(banks, keys, ptr, stack_keys, found):
@@ -38,6 +40,35 @@ def bm25_scatter(first, last, bank, term_ptr, indptr, documents, weights, query_
                 row = term0 + terms[q]
                 for p in range(indptr[row], indptr[row + 1]):
                     out[base + documents[p], c] += weights[p]
+
+
+@njit(nogil=True, cache=True)
+def bm25_topk(
+    first, last, bank, term_ptr, indptr, documents, weights, query_ptr, terms, starts, scores, rows
+):
+    """The k best documents of each query, from one query's scores at a time, which stay near."""
+    k, width = scores.shape[1], scores.shape[2]
+    best = np.empty(k, np.float32)
+    where = np.empty(k, np.int32)
+    tallest = 0
+    for t in range(first, last):
+        tallest = max(tallest, starts[t + 1] - starts[t])
+    line = np.empty(tallest, np.float32)
+    for t in range(first, last):
+        term0 = term_ptr[bank[t]]
+        sums = line[: starts[t + 1] - starts[t]]
+        for c in range(width):
+            slot = t * width + c
+            sums[:] = 0.0
+            for q in range(query_ptr[slot], query_ptr[slot + 1]):
+                if terms[q] >= 0:
+                    row = term0 + terms[q]
+                    for p in range(indptr[row], indptr[row + 1]):
+                        sums[documents[p]] += weights[p]
+            top_of_line(sums, best, where)
+            for j in range(k):
+                scores[t, j, c] = best[j]
+                rows[t, j, c] = where[j]
 
 
 @njit(nogil=True, cache=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+_BLOCK = 64
+
 
 @njit(nogil=True, cache=True)
 def reduce_sum(first, last, starts, x, out):
@@ -102,52 +104,89 @@ def _sift(scores, rows, size):
 
 
 @njit(nogil=True, cache=True)
-def _top(x, begin, end, column, scores, rows):
-    """Fill scores and rows (length k) with the best rows of one column, best first; returns how many.
+def _enter(scores, rows, count, value, row):
+    """Put a row among the best so far; returns how many there are.
 
-    A heap of the k best so far: a later row enters only with a strictly larger score, so that equal
-    scores keep the earlier row.
+    Rows come in ascending order, so that a later one enters a full heap only with a strictly larger score,
+    which the caller has looked at, and equal scores keep the earlier row.
     """
     k = len(scores)
-    count = 0
-    if k == 0:
-        return 0
-    for i in range(begin, end):
-        value = x[i, column]
-        if not value > -np.inf:  # NaN too
-            continue
-        if count < k:
-            # rows come in ascending order, so sifting up needs the score alone
-            j = count
-            scores[j], rows[j] = value, i - begin
-            while j > 0 and scores[(j - 1) // 2] >= scores[j]:
-                parent = (j - 1) // 2
-                scores[j], scores[parent] = scores[parent], scores[j]
-                rows[j], rows[parent] = rows[parent], rows[j]
-                j = parent
-            count += 1
-        elif value > scores[0]:
-            scores[0], rows[0] = value, i - begin
-            _sift(scores, rows, k)
+    if count < k:
+        # of equal scores the later row ranks last, so sifting up needs the score alone
+        j = count
+        scores[j], rows[j] = value, row
+        while j > 0 and scores[(j - 1) // 2] >= scores[j]:
+            parent = (j - 1) // 2
+            scores[j], scores[parent] = scores[parent], scores[j]
+            rows[j], rows[parent] = rows[parent], rows[j]
+            j = parent
+        return count + 1
+    scores[0], rows[0] = value, row
+    _sift(scores, rows, k)
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _best_first(scores, rows, count):
+    """Order a heap of `count` entries, the best first, and mark the places after them as empty."""
     for size in range(count - 1, 0, -1):
         scores[0], scores[size] = scores[size], scores[0]
         rows[0], rows[size] = rows[size], rows[0]
         _sift(scores, rows, size)
-    return count
+    scores[count:] = -np.inf
+    rows[count:] = -1
+
+
+@njit(nogil=True, cache=True)
+def top_of_line(line, scores, rows):
+    """Fill scores and rows (length k) with the best places of a contiguous line, best first."""
+    k, n = len(scores), len(line)
+    count, floor = 0, np.float32(-np.inf)
+    for begin in range(0, n if k > 0 else 0, _BLOCK):
+        end = min(begin + _BLOCK, n)
+        # most blocks hold nothing better, which a loop without branches finds out eight at a time
+        better = False
+        for i in range(begin, end):
+            better |= line[i] > floor
+        if not better:
+            continue
+        for i in range(begin, end):
+            if line[i] > floor:  # not NaN either
+                count = _enter(scores, rows, count, line[i], i)
+                if count == k:
+                    floor = scores[0]
+    _best_first(scores, rows, count)
 
 
 @njit(nogil=True, cache=True)
 def ordered_topk(first, last, starts, x, scores, rows):
     """The k best rows of each tile and column: scores [T, k, width], rows local to the tile or −1."""
     k, width = scores.shape[1], x.shape[1]
-    best = np.empty(k, np.float32)
-    where = np.empty(k, np.int32)
+    best = np.empty((width, k), np.float32)
+    where = np.empty((width, k), np.int32)
+    count = np.empty(width, np.int64)
+    floor = np.empty(width, np.float32)
     for t in range(first, last):
+        count[:] = 0
+        floor[:] = -np.inf
+        # row by row, as the tile lies in memory: a column alone would read all of it
+        for i in range(starts[t], starts[t + 1] if k > 0 else starts[t]):
+            xi = x[i]
+            better = False
+            for c in range(width):
+                better |= xi[c] > floor[c]
+            if not better:
+                continue
+            for c in range(width):
+                if xi[c] > floor[c]:  # not NaN either
+                    count[c] = _enter(best[c], where[c], count[c], xi[c], i - starts[t])
+                    if count[c] == k:
+                        floor[c] = best[c, 0]
         for c in range(width):
-            count = _top(x, starts[t], starts[t + 1], c, best, where)
+            _best_first(best[c], where[c], count[c])
             for j in range(k):
-                scores[t, j, c] = best[j] if j < count else -np.inf
-                rows[t, j, c] = where[j] if j < count else -1
+                scores[t, j, c] = best[c, j]
+                rows[t, j, c] = where[c, j]
 
 
 @njit(nogil=True, cache=True)
@@ -161,16 +200,16 @@ def fuse(
     where = np.empty(k, np.int32)
     for t in range(first, last):
         size = starts[t + 1] - starts[t]
-        mixed = np.empty((size, 1), np.float32)
+        mixed = np.empty(size, np.float32)
         for c in range(width):
             mixed[:] = -np.inf
             w = weight[t, c]
             _mix(graph_scores[t], graph_rows[t], n_g, c, w, mixed)
             _mix(hierarchy_scores[t], hierarchy_rows[t], n_h, c, np.float32(1) - w, mixed)
-            count = _top(mixed, 0, size, 0, best, where)
+            top_of_line(mixed, best, where)
             for j in range(k):
-                scores[t, j, c] = best[j] if j < count else -np.inf
-                rows[t, j, c] = where[j] if j < count else -1
+                scores[t, j, c] = best[j]
+                rows[t, j, c] = where[j]
 
 
 @njit(nogil=True, cache=True)
@@ -185,4 +224,4 @@ def _mix(scores, rows, n, c, w, mixed):
     for j in range(n):
         value = (scores[j, c] - low) / spread if spread > 0 else np.float32(1)
         i = rows[j, c]
-        mixed[i, 0] = w * value + (mixed[i, 0] if mixed[i, 0] != -np.inf else np.float32(0))
+        mixed[i] = w * value + (mixed[i] if mixed[i] != -np.inf else np.float32(0))

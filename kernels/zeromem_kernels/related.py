@@ -1,0 +1,102 @@
+"""Words near others in meaning, and BM25 over them: Σ near(t, t′) · rarity(t′)² · w(t′, d).
+
+    near(t, t′) = max(0, (cos(t, t′) − τ) / (1 − τ)), 0 for the word itself, which plain BM25 counts
+    rarity(t′) = idf(t′) / idf of a word of one document; common words are near to everything
+
+Word vectors stand on a grid: whole numbers round(2048 · v). A product of two is below 2^24, so float32 sums
+it without rounding in any order, and cosines do not depend on the size of a batch or on the device.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zeromem_kernels.lexical import expand
+from zeromem_kernels.tiles import Axis, Csr, compiled, run_tiles
+
+GRID = 2048
+
+
+class Weighted(NamedTuple):
+    """Terms of each slot with weights: slot s holds `values[ptr[s]:ptr[s+1]]`, int32 local ids."""
+
+    ptr: Tensor
+    values: Tensor
+    weights: Tensor
+
+
+def on_grid(vectors: np.ndarray) -> np.ndarray:
+    """Vectors of length 1 (or 0) rounded to the grid, float32 [n, D] of whole numbers."""
+    return np.rint(vectors * np.float32(GRID)).astype(np.float32)
+
+
+def near(words: Tensor, own: Tensor, vectors: Tensor, terms: Tensor, rarity: Tensor, floor: float) -> Csr:
+    """The terms of one bank that are near to each of some words.
+
+    Args:
+        words: float32 [m, D] on the grid.
+        own: int32 [m], the term that the word itself is, or −1.
+        vectors: float32 [n, D] on the grid, in any order.
+        terms: int32 [n], the local term of each vector, −1 for one that is not to be found.
+        rarity: float32 [terms], rarity² of each term.
+        floor: τ, at least 0 and below 1.
+
+    Returns:
+        A row a word: terms ascending, weights above 0.
+    """
+    product = words @ vectors.T
+    word, at = torch.nonzero(product > floor * GRID**2, as_tuple=True)
+    term = terms[at]
+    other = (term >= 0) & (term != own[word])
+    word, at, term = word[other], at[other], term[other]
+    # the difference first: it is exact, however little a word is above the floor
+    above = product[word, at] - floor * GRID**2
+    weight = above * (1.0 / ((1.0 - floor) * GRID**2)) * rarity[term.long()]
+    order = torch.argsort(word * max(len(rarity), 1) + term)
+    ptr = torch.zeros(len(words) + 1, dtype=torch.int64, device=words.device)
+    torch.cumsum(torch.bincount(word, minlength=len(words)), 0, out=ptr[1:])
+    return Csr(ptr, term[order], weight[order])
+
+
+def rarity(documents: Tensor, total: int) -> Tensor:
+    """rarity² of terms that occur in `documents` (int64 [terms]) of `total` documents, float32."""
+    count = documents.double()
+    idf = torch.log1p((total - count + 0.5) / (count + 0.5))
+    most = math.log1p((total - 0.5) / 1.5)
+    return (idf / most).square().float()
+
+
+def weighted_bm25(postings: Csr, term_ptr: Tensor, terms: Weighted, axis: Axis) -> Tensor:
+    """Sum the eager weights of each query's terms, each times its own weight.
+
+    Args:
+        postings: rows are stacked terms, indices local documents, weights BM25 weights.
+        term_ptr: int64 [banks + 1], the stacked terms of each bank.
+        terms: local terms and weights of each slot.
+        axis: the document axis.
+
+    Returns:
+        float32 [rows, width], 0 where no term occurs.
+    """
+    if cpu := compiled(postings.weights):
+        out = axis.empty()
+        run_tiles(cpu.weighted_scatter, axis.tiles, axis.tiles.bank, term_ptr, postings.indptr,
+                  postings.indices, postings.weights, terms.ptr, terms.values, terms.weights,
+                  axis.starts, out)  # fmt: skip
+        return out
+    slots = torch.arange(len(terms.ptr) - 1, device=terms.ptr.device)
+    slot = torch.repeat_interleave(slots, terms.ptr.diff())
+    tile = slot // axis.tiles.width
+    row = terms.values.long() + term_ptr[axis.tiles.bank[tile]]
+    begin = postings.indptr[row]
+    which, place = expand(begin, postings.indptr[row + 1] - begin)
+    flat = (postings.indices[place].long() + axis.starts[tile[which]]) * axis.tiles.width
+    flat += slot[which] % axis.tiles.width
+    out = axis.full(0.0)
+    out.view(-1).index_add_(0, flat, postings.weights[place] * terms.weights[which])
+    return out
