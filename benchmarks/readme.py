@@ -32,6 +32,7 @@ this text.
 | `make bench ARGS=--store` | makes this run the device's baseline, `baseline/<device>/NNNN_<commit>.json` |
 | `python -m benchmarks.peers` | the engine beside its peers (`pip install 'zeromem-gpu[peers]'`) |
 | `python -m benchmarks.growth` | how time and memory grow with the bank and the batch |
+| `python -m benchmarks.compat` | the engine behind other front ends' calls |
 | `python -m benchmarks.readme` | this file |
 
 How `make bench` decides. Each benchmark first checks its result against another form of the same
@@ -68,7 +69,7 @@ def main(
 
 def render(results: Path, baselines: Path) -> str:
     """The whole file."""
-    parts = [_HEAD, *_peers(results), *_growth(results), *_suite(baselines)]
+    parts = [_HEAD, *_peers(results), *_compat(results), *_growth(results), *_suite(baselines)]
     return "\n".join(parts)
 
 
@@ -77,19 +78,62 @@ def _peers(results: Path) -> Iterator[str]:
         yield f"## Beside peers: {device}\n\n{told(run['measured'])}. Medians of {run['rounds']} turns.\n"
         yield f"![Time a query](results/{device}/peers.svg)\n"
         for one in run["comparisons"]:
-            yield f"### {one['task']}\n"
-            recalls = sorted({key for row in one["rows"] for key in row["more"] if key.startswith("R@")})
-            head = ["system", "ms a query", "times ours", "threads", *recalls, "checked"]
-            rows = []
-            for row in sorted(one["rows"], key=lambda row: row["ms"]):
-                name = f"**{row['system']}**" if row["system"].startswith("zeromem-gpu") else row["system"]
-                values = [f"{row['ms']:.3g}", f"{row['times']:.3g}", str(row["threads"])]
-                values += [str(row["more"].get(key, "")) for key in recalls]
-                rows.append([name, *values, row["check"]])
-            yield _table(head, rows)
-            yield _about(one["about"]) + _losses(one)
-            if one["note"]:
-                yield one["note"] + "\n"
+            yield from _comparison(one)
+
+
+def _comparison(one: dict[str, Any]) -> Iterator[str]:
+    yield f"### {one['task']}\n"
+    recalls = sorted({key for row in one["rows"] for key in row["more"] if key.startswith("R@")})
+    head = ["system", "ms a query", "times ours", "threads", *recalls, "checked"]
+    rows = []
+    for row in sorted(one["rows"], key=lambda row: row["ms"]):
+        name = f"**{row['system']}**" if row["system"].startswith("zeromem-gpu") else row["system"]
+        values = [f"{row['ms']:.3g}", f"{row['times']:.3g}", str(row["threads"])]
+        values += [str(row["more"].get(key, "")) for key in recalls]
+        rows.append([name, *values, row["check"]])
+    yield _table(head, rows)
+    yield _about(one["about"]) + _losses(one)
+    if one["note"]:
+        yield one["note"] + "\n"
+
+
+def _compat(results: Path) -> Iterator[str]:
+    for device, run in _runs(results, "compat"):
+        yield f"## Behind other front ends' calls: {device}\n"
+        tasks = run["tasks"]
+        for measured in dict.fromkeys(told(tasks[name]["measured"]) for name in sorted(tasks)):
+            yield f"{measured}.\n"
+        yield from _zero_mem({name: one["found"] for name, one in tasks.items()})
+        for one in tasks.get("pagerank", {"found": []})["found"]:
+            yield from _comparison(one)
+
+
+def _zero_mem(found: dict[str, Any]) -> Iterator[str]:
+    """The Zero-Mem interface: one conversation, recall, one growing store."""
+    if one := found.get("conversation"):
+        yield f"### Zero-Mem interface, {one['turns']} turns, encoder left out, profiles included\n"
+        rows = [
+            [f"**`retrieve_batch`, {one['questions']} questions**", f"{one['batch_ms']:.3g}", "", "", "1"]
+        ]
+        for name, key in (("**`retrieve`, one question**", "single"), ("naive: networkx, one", "naive")):
+            ms = [one[key][part] for part in ("mean_ms", "p50_ms", "p99_ms")]
+            rows.append([name, *(f"{value:.3g}" for value in ms), f"{ms[0] / one['batch_ms']:.3g}"])
+        yield _table(["call", "ms a question", "p50, ms", "p99, ms", "times ours"], rows)
+    if one := found.get("recall"):
+        shares = f"{one['zeromem-gpu']:.1f} %, naive {one['naive']:.1f} %"
+        yield f"Recall@5 over {one['questions']} LoCoMo questions: {shares}.\n"
+    if one := found.get("store"):
+        yield "### Zero-Mem interface, one store: LoCoMo's turns and copies of them\n"
+        head = ["turns", "ingest, s", "first search, s", "batch, ms a question", "one: p50, ms", "p99, ms"]
+        rows = []
+        for row in one["rows"]:
+            ms = row["single"]
+            figures = (row["ingest_s"], row["first_search_s"], row["batch_ms"], ms["p50_ms"], ms["p99_ms"])
+            rows.append([f"{row['turns']:,}", *(f"{value:.3g}" for value in figures)])
+        yield _table(head, rows)
+        yield f"Ingest grows with exponent {one['exponent']:.2f}.\n" if one["exponent"] else ""
+        if naive := one.get("naive"):
+            yield f"Naive at the largest: {naive['p50_ms']:,.0f} ms, {one['times']:,.0f} times the batch.\n"
 
 
 def _losses(one: dict[str, Any]) -> str:

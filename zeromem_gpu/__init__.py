@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from zeromem_gpu.calibrate import calibrate_answer
     from zeromem_gpu.config import Config
+    from zeromem_gpu.encoders.protocol import Encoder
     from zeromem_gpu.errors import (
         InvalidInput,
         MissingDependency,
@@ -20,51 +21,66 @@ if TYPE_CHECKING:
     )
     from zeromem_gpu.memory import AddReport, Memory
     from zeromem_gpu.reader import Reader, ReaderReply, build_prompt, make_reader
+    from zeromem_gpu.text.entities import EntityExtractor, Mention, SpacyExtractor
+    from zeromem_gpu.text.normalize import entity_name
+    from zeromem_gpu.text.tokens import Analyzer
     from zeromem_gpu.types import Answer, Boundary, Change, Evidence, QueryProfile, SearchResult, Trace
 
 _HOME = {
     "AddReport": "memory",
+    "Analyzer": "text.tokens",
     "Answer": "types",
     "Boundary": "types",
     "Change": "types",
     "Config": "config",
+    "Encoder": "encoders.protocol",
+    "EntityExtractor": "text.entities",
     "Evidence": "types",
     "InvalidInput": "errors",
     "Memory": "memory",
+    "Mention": "text.entities",
     "MissingDependency": "errors",
     "ModelUnavailable": "errors",
     "QueryProfile": "types",
     "Reader": "reader",
     "ReaderReply": "reader",
     "SearchResult": "types",
+    "SpacyExtractor": "text.entities",
     "StoreError": "errors",
     "Trace": "types",
     "ZeroMemError": "errors",
     "build_prompt": "reader",
     "calibrate_answer": "calibrate",
+    "entity_name": "text.normalize",
     "make_reader": "reader",
 }
 
 __all__ = [
     "AddReport",
+    "Analyzer",
     "Answer",
     "Boundary",
     "Change",
     "Config",
+    "Encoder",
+    "EntityExtractor",
     "Evidence",
     "InvalidInput",
     "Memory",
+    "Mention",
     "MissingDependency",
     "ModelUnavailable",
     "QueryProfile",
     "Reader",
     "ReaderReply",
     "SearchResult",
+    "SpacyExtractor",
     "StoreError",
     "Trace",
     "ZeroMemError",
     "build_prompt",
     "calibrate_answer",
+    "entity_name",
     "make_reader",
 ]
 

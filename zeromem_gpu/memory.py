@@ -16,6 +16,7 @@ from zeromem_gpu.build.facts import MemoryIndex
 from zeromem_gpu.build.forget import chosen_rows, compact, forget
 from zeromem_gpu.build.ingest import ingest
 from zeromem_gpu.build.spans import encode_spans
+from zeromem_gpu.build.vectors import trace_vectors
 from zeromem_gpu.build.views import bank_view
 from zeromem_gpu.config import Config
 from zeromem_gpu.device import resolve_device
@@ -236,7 +237,8 @@ class Memory:
             boundary: a hard filter, or one per question.
             top_k: primary units per question, default `config.top_k`; more than a bank holds is allowed.
             limit: most units returned per question; None returns all that were selected.
-            explain: fill `timings` of each result with the seconds of the batch.
+            explain: fill `timings` of each result with the seconds of the batch, `rankings` with what each
+                view ranked first.
             config: other numbers for this search; index fields must equal the memory's.
 
         Returns:
@@ -308,6 +310,18 @@ class Memory:
         if isinstance(texts, str):
             raise InvalidInput("texts", repr(texts)[:40], "a sequence of texts")
         return checked_encode(self._toolbox.tools().encoder, [clean(text) for text in texts])[0]
+
+    def vectors(self, ids: str | Sequence[str], *, bank: str = "default") -> np.ndarray:
+        """Stored vectors of traces, to write them through to a vector store of one's own.
+
+        Returns:
+            float32 [n, D], rows of length 1; a trace of several units has the mean of theirs, one whose
+            vector was unusable zeros. Ids that the bank does not have are an `InvalidInput`.
+        """
+        index, names = self._index, name_list("ids", ids) or []
+        if index is None or bank not in index.banks:
+            raise InvalidInput("bank", repr(bank), f"one of {', '.join(self.banks) or 'no banks yet'}")
+        return trace_vectors(index, index.banks[bank], names)
 
     def _search_config(self, config: Config | None, top_k: int | None) -> Config:
         chosen = config or self.config

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     import torch
 
 _STACKS_KEPT = 4
+# of each view's own ranking, shown by explain
+_LISTED = 10
+
+
+Rankings: TypeAlias = dict[str, tuple[tuple[str, float], ...]]
 
 
 @dataclass(frozen=True)
@@ -63,21 +68,27 @@ class Searcher:
         profiles = self.profiles(index, questions, names, config)
         clock.lap("profile_s")
         evidence: list[tuple[Evidence, ...]] = [()] * len(questions)
+        rankings: list[Rankings | None] = [{} if explain else None] * len(questions)
         asked = [place for place, name in enumerate(names) if index is not None and name in index.banks]
         if index is not None and asked:
             mine = [names[place] for place in asked]
             ready = self.prepare(index, [profiles[place] for place in asked], mine, config, clock)
             hidden = _hidden(index, ready, mine, [boundaries[place] for place in asked], config)
-            ranked = retrieve(ready.stack, ready.bank_of, ready.batch, hidden, config)
+            listed = _LISTED if explain else 0
+            ranked = retrieve(ready.stack, ready.bank_of, ready.batch, hidden, config, listed)
             clock.lap("retrieve_s")
             clock.laps |= ranked.timings
             for row, place in enumerate(asked):
                 unit_rows = ready.views[names[place]].rows.unit_rows
                 evidence[place] = _evidence(index, index.banks[names[place]], unit_rows, ranked, row, limit)
+                if explain:
+                    rankings[place] = _rankings(index, index.banks[names[place]], unit_rows, ranked, row)
             clock.lap("texts_s")
         return [
-            SearchResult(text, name, profile, found, clock.laps if explain else None)
-            for text, name, profile, found in zip(questions, names, profiles, evidence, strict=True)
+            SearchResult(text, name, profile, found, clock.laps if explain else None, lists)
+            for text, name, profile, found, lists in zip(
+                questions, names, profiles, evidence, rankings, strict=True
+            )
         ]
 
     def profiles(
@@ -204,6 +215,19 @@ def _speakers(index: MemoryIndex, bank: Bank, config: Config) -> tuple[str, ...]
 
     with bank.building:
         return bank.cached("speakers", read)
+
+
+def _rankings(index: MemoryIndex, bank: Bank, unit_rows: np.ndarray, ranked: Ranked, row: int) -> Rankings:
+    """What each view ranked first for one question, a trace once."""
+    trace_of, traces = index.column(bank, "units", "trace"), index.column(bank, "traces", "trace")
+    found: Rankings = {}
+    for view, (rows, scores) in ranked.lists.items():
+        best: dict[str, float] = {}
+        for unit, score in zip(rows[row].tolist(), scores[row].tolist(), strict=True):
+            if unit >= 0:
+                best.setdefault(traces[trace_of[unit_rows[unit]]].id, score)
+        found[view] = tuple(best.items())
+    return found
 
 
 def _evidence(

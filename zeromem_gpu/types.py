@@ -111,7 +111,8 @@ class Evidence:
 class SearchResult(Sequence[Evidence]):
     """The evidence of one question, best first, with the profile that shaped it.
 
-    `timings` (stage name → seconds of the whole batch) is filled when `explain=True` was asked for.
+    When `explain=True` was asked for, `timings` has the seconds of the whole batch by stage, and `rankings`
+    the traces that each view ("graph", "hierarchy") ranked first with its raw scores, at most ten.
     """
 
     query: str
@@ -119,6 +120,7 @@ class SearchResult(Sequence[Evidence]):
     profile: QueryProfile
     evidence: tuple[Evidence, ...] = ()
     timings: Mapping[str, float] | None = None
+    rankings: Mapping[str, tuple[tuple[str, float], ...]] | None = None
 
     @overload
     def __getitem__(self, index: int) -> Evidence: ...

@@ -118,7 +118,7 @@ def _flat(
 def _naive(dataset: Dataset, memory: Memory, questions: Sequence[Question], sample: np.ndarray) -> Entry:
     config, analyzer = memory.config, Analyzer("english")
     banks = {
-        one.id: _naive_bank(memory, list(one.traces), analyzer, config) for one in dataset.conversations
+        one.id: naive_bank(memory, list(one.traces), analyzer, config) for one in dataset.conversations
     }
     asked = [questions[int(at)] for at in sample]
     index = memory._index
@@ -126,7 +126,7 @@ def _naive(dataset: Dataset, memory: Memory, questions: Sequence[Question], samp
         index, [one.text for one in asked], [one.bank for one in asked], config
     )
     vectors = memory.encode([one.text for one in asked])
-    words = [_words(analyzer, one.text) for one in asked]
+    words = [stems_of(analyzer, one.text) for one in asked]
 
     def call() -> list[list[str]]:
         return [
@@ -140,7 +140,8 @@ def _naive(dataset: Dataset, memory: Memory, questions: Sequence[Question], samp
     return Entry("naive: networkx and dictionaries, one query", call, len(asked), 1, "", more)
 
 
-def _naive_bank(memory: Memory, traces: list[Any], analyzer: Analyzer, config: Config) -> NaiveBank:
+def naive_bank(memory: Memory, traces: list[Any], analyzer: Analyzer, config: Config) -> NaiveBank:
+    """The naive bank of some traces, read by the memory's models."""
     from zeromem_gpu.evaluate.flat_text import flat_text
 
     bodies = [f"{trace.text} {trace.caption or ''}".strip() for trace in traces]
@@ -159,7 +160,7 @@ def _naive_bank(memory: Memory, traces: list[Any], analyzer: Analyzer, config: C
             for place, text in enumerate(own)
         ]
         at += len(own)
-        words, said = _words(analyzer, body), " ".join(analyzer.tokens(body))
+        words, said = stems_of(analyzer, body), " ".join(analyzer.tokens(body))
         turns.append(
             Turn(trace.id, trace.session, trace.speaker or "", words, said, vector, names, sentences)
         )
@@ -167,7 +168,8 @@ def _naive_bank(memory: Memory, traces: list[Any], analyzer: Analyzer, config: C
     return NaiveBank(turns, dict(zip(every, memory.encode(every), strict=True)), config)
 
 
-def _words(analyzer: Analyzer, text: str) -> list[str]:
+def stems_of(analyzer: Analyzer, text: str) -> list[str]:
+    """The words of a text that count, stemmed."""
     return [stem for stem in analyzer.stems(analyzer.tokens(text)) if stem]
 
 

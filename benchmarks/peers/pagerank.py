@@ -82,7 +82,7 @@ def compare_pagerank(size: str, threads: int, rounds: int, calibration: Calibrat
     entries = _ours(problem, threads)
     left_out: dict[str, str] = {}
     makers = (
-        ("igraph", "igraph", _igraph), ("scikit-network", "sknetwork", _scikit_network),
+        ("igraph", "igraph", igraph_entry), ("scikit-network", "sknetwork", _scikit_network),
         ("fast-pagerank", "fast_pagerank", _fast_pagerank), ("networkx", "networkx", _networkx),
     )  # fmt: skip
     entries += _scipy(problem)
@@ -154,7 +154,8 @@ def _scipy(problem: Problem) -> list[Entry]:
     ]  # fmt: skip
 
 
-def _igraph(problem: Problem) -> Entry:
+def igraph_entry(problem: Problem) -> Entry:
+    """igraph's prpack on the problem's graph, one reset vector a call."""
     import igraph
 
     upper = _upper(problem)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -43,7 +43,8 @@ class Ranked:
 
     `rules` int32 index `closure.RULES`; `scores` are the fused scores (0 for a unit that closure added and
     neither view returned); `graph` and `hierarchy` the raw view scores, NaN where a view did not return the
-    unit. `sweeps` int32 [Q] are PageRank's, `timings` seconds of the whole batch by stage.
+    unit. `sweeps` int32 [Q] are PageRank's, `timings` seconds of the whole batch by stage. `lists` holds,
+    per view, the rows [Q, listed] that it ranked first (−1 past the last) and their raw scores.
     """
 
     rows: np.ndarray
@@ -53,10 +54,16 @@ class Ranked:
     hierarchy: np.ndarray
     sweeps: np.ndarray
     timings: dict[str, float]
+    lists: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
 
 def retrieve(
-    stack: Stack, banks: np.ndarray, batch: QueryBatch, hidden: Hidden | None, config: Config
+    stack: Stack,
+    banks: np.ndarray,
+    batch: QueryBatch,
+    hidden: Hidden | None,
+    config: Config,
+    listed: int = 0,
 ) -> Ranked:
     """Rank every question's units in its own bank.
 
@@ -66,18 +73,23 @@ def retrieve(
         batch: the questions.
         hidden: what boundaries hide, or None.
         config: the method's numbers.
+        listed: how many units of each view's own ranking to return in `lists`.
     """
     timings: dict[str, float] = {}
     parts: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []
     for group in cut(banks, stack, batch, config.batch_bytes):
         if hidden is not None:
             group = replace(group, hidden=_hidden_matrix(group, hidden))
-        found = _run(group, _within(config, group), Stopwatch(timings))
+        found = _run(group, _within(config, group), Stopwatch(timings), listed)
         taken = group.query >= 0
         parts.append((group.query[taken], {name: _by_slot(x)[taken] for name, x in found.items()}))
     empty = {"rows": -1, "rules": -1, "scores": 0.0, "graph": np.nan, "hierarchy": np.nan, "sweeps": 0}
     out = {name: _gather(parts, name, len(batch), value) for name, value in empty.items()}
-    return Ranked(**out | {"sweeps": out["sweeps"][:, 0]}, timings=timings)
+    lists = {}
+    for view in ("graph", "hierarchy") if listed else ():
+        rows = _gather(parts, f"{view}_rows", len(batch), -1)
+        lists[view] = rows, _gather(parts, f"{view}_scores", len(batch), np.nan)
+    return Ranked(**out | {"sweeps": out["sweeps"][:, 0]}, timings=timings, lists=lists)
 
 
 def _within(config: Config, group: Group) -> Config:
@@ -87,7 +99,7 @@ def _within(config: Config, group: Group) -> Config:
     return config.replace(top_k=top_k, candidates=min(max(config.candidates, top_k), tallest))
 
 
-def _run(group: Group, config: Config, clock: Stopwatch) -> dict[str, Tensor]:
+def _run(group: Group, config: Config, clock: Stopwatch, listed: int) -> dict[str, Tensor]:
     """Run one group: the columns of `Ranked` as [T, n, width]."""
     signals = Signals(group, config)
     units = signals.units
@@ -121,6 +133,8 @@ def _run(group: Group, config: Config, clock: Stopwatch) -> dict[str, Tensor]:
     if config.calibrate:
         order = calibrate(signals, found, scores)
         columns = {name: values.gather(1, order) for name, values in columns.items()}
+    for view, ranked in (("graph", graph_list), ("hierarchy", hierarchy_list)) if listed else ():
+        columns |= {f"{view}_rows": ranked.rows[:, :listed], f"{view}_scores": ranked.scores[:, :listed]}
     columns["sweeps"] = graph.pagerank.sweeps[:, None] if graph else torch.zeros_like(found.rows[:, :1])
     clock.lap("evidence_s")
     return columns
@@ -131,7 +145,7 @@ def _gather(
 ) -> np.ndarray:
     """Put the groups' rows in the order of the questions, padded to one length."""
     length = max((found[name].shape[1] for _, found in parts), default=1)
-    dtype = np.int32 if name in ("rows", "rules", "sweeps") else np.float32
+    dtype = np.int32 if name.endswith("rows") or name in ("rules", "sweeps") else np.float32
     out = np.full((count, length), empty, dtype)
     for query, found in parts:
         out[query, : found[name].shape[1]] = found[name]
@@ -140,7 +154,7 @@ def _gather(
 
 def _by_slot(values: Tensor) -> np.ndarray:
     """[T, k, width] → [T·width, k]."""
-    return values.transpose(1, 2).reshape(-1, values.shape[1]).cpu().numpy()
+    return values.transpose(1, 2).flatten(0, 1).cpu().numpy()
 
 
 def _scores_at(scores: Tensor | None, candidates: TopK, rows: Tensor, signals: Signals) -> Tensor:

@@ -1,0 +1,1 @@
+"""The engine behind other front ends' calls, beside what is there else: `python -m benchmarks.compat`."""
