@@ -40,7 +40,7 @@ class AddReport:
     """What one `add` did: counts of traces and units, trace ids whose vectors were unusable, seconds.
 
     Quarantined traces stay in the memory and are found by their words. `timings` has text_s, ner_s and
-    encode_s.
+    encode_s. `split` counts texts too long for the encoder: cut at sentence ends, their vectors averaged.
     """
 
     added: int
@@ -49,6 +49,7 @@ class AddReport:
     units: int
     quarantined: tuple[str, ...]
     timings: Mapping[str, float]
+    split: int = 0
 
 
 class Memory:
@@ -57,7 +58,8 @@ class Memory:
     Args:
         config: every number of the method.
         encoder: a model name ("BAAI/bge-m3", "minilm" for the offline model, any sentence-transformers
-            name or path) or an object that follows the `Encoder` protocol.
+            name or path; "plain:" before a name runs the model's own library instead of the packed
+            forward) or an object that follows the `Encoder` protocol.
         device: "cpu", "cuda", "cuda:N"; default ZEROMEM_DEVICE, else CUDA where there is one.
         vectors: a safetensors file of precomputed vectors that takes the encoder's place.
         cache_dir: where vectors and entities are cached; None takes the default, False caches nothing.
@@ -109,7 +111,7 @@ class Memory:
             self._index, report = ingest(index, checked, tools, self.config, progress)
         return AddReport(
             report.added, report.updated, report.unchanged, report.units,
-            tuple(report.quarantined), report.timings,
+            tuple(report.quarantined), report.timings, report.split,
         )  # fmt: skip
 
     def update(self, traces: Trace | Iterable[Trace], **options: Any) -> AddReport:

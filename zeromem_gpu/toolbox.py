@@ -79,7 +79,7 @@ class Toolbox:
         if self._cache is None:
             raise InvalidInput("cache_dir", "False", "a cache to export from")
         encoder = self.tools().encoder
-        namespace = vector_namespace(encoder.fingerprint)
+        namespace = vector_namespace(encoder)
         if next(self._cache.items(namespace), None) is None:
             got = f"a cache in {self._cache.path.parent} without vectors of {encoder.fingerprint}"
             raise InvalidInput("cache_dir", got, "some", "Index and search the data with this cache first.")

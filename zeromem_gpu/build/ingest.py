@@ -18,7 +18,7 @@ from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.spans import encode_spans, unit_text
 from zeromem_gpu.build.texts import TextFacts, WordRows, Words, read_texts
 from zeromem_gpu.config import Config
-from zeromem_gpu.encoders.protocol import Encoder, checked_encode
+from zeromem_gpu.encoders.protocol import Encoder, checked_encode, count_split
 from zeromem_gpu.text.entities import EntityExtractor
 from zeromem_gpu.text.normalize import clean, entity_name
 from zeromem_gpu.text.sentences import split_units
@@ -37,12 +37,16 @@ class Tools:
 
 @dataclass
 class Report:
-    """What an `add` did; ids are trace ids, timings seconds (ner_s, encode_s, text_s)."""
+    """What an `add` did; ids are trace ids, timings seconds (ner_s, encode_s, text_s).
+
+    `split` counts texts too long for the encoder that were cut at sentence ends and pooled.
+    """
 
     added: int = 0
     updated: int = 0
     unchanged: int = 0
     units: int = 0
+    split: int = 0
     quarantined: list[str] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
 
@@ -193,6 +197,7 @@ def _encode(
         report.quarantined = list(
             dict.fromkeys(u.trace.id for u in units if unit_text(u.trace, u.text, config) in faulty)
         )
+    report.split = count_split(encoder, wanted)
     table = dict(zip(wanted, vectors, strict=True))
     table[""] = np.zeros(encoder.dim, np.float32)
     return table
