@@ -67,7 +67,7 @@ class Recorder:
     def add(self, traces: list[Trace], *, progress: Any = None) -> Any:
         self.calls.append(("add", {"traces": traces}))
         counts = {"added": 2, "updated": 0, "unchanged": 0, "units": 2}
-        return SimpleNamespace(**counts, quarantined=("2",), timings={})
+        return SimpleNamespace(**counts, quarantined=("2",), timings={}, split=4)
 
     def save(self, directory: Path) -> None:
         self.calls.append(("save", {"directory": directory}))

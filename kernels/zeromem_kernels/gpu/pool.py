@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zeromem_kernels.gpu.launch import block, launch
 
-_ROWS = 8
+_ROWS = 4
 
 
 @triton.jit(do_not_specialize=["n_rows_most"])
