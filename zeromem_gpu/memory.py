@@ -63,7 +63,8 @@ class Memory:
         device: "cpu", "cuda", "cuda:N"; default ZEROMEM_DEVICE, else CUDA where there is one.
         vectors: a safetensors file of precomputed vectors that takes the encoder's place.
         cache_dir: where vectors and entities are cached; None takes the default, False caches nothing.
-        extractor: replaces the spaCy entity extractor that `config.ner_model` names.
+        extractor: replaces the spaCy entity extractor that `config.ner_model` names; a mapping from bank
+            to extractor replaces it in these banks alone.
 
     Models load when first needed. A search works on the index version it began with; `add` may run beside
     it. One thread adds at a time.
@@ -77,7 +78,7 @@ class Memory:
         device: str | torch.device | None = None,
         vectors: str | Path | None = None,
         cache_dir: str | Path | bool | None = None,
-        extractor: EntityExtractor | None = None,
+        extractor: EntityExtractor | Mapping[str, EntityExtractor] | None = None,
     ) -> None:
         self.config = config or Config()
         self.device = resolve_device(device)
@@ -355,7 +356,7 @@ class Memory:
         device: str | torch.device | None = None,
         vectors: str | Path | None = None,
         cache_dir: str | Path | bool | None = None,
-        extractor: EntityExtractor | None = None,
+        extractor: EntityExtractor | Mapping[str, EntityExtractor] | None = None,
     ) -> Memory:
         """Open a saved memory with the encoder that built it, or another that has the same fingerprint."""
         from zeromem_gpu.store import open_index

@@ -7,7 +7,7 @@ written becomes visible only as a new `MemoryIndex`: a failed `add` leaves nothi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,11 +28,19 @@ from zeromem_gpu.types import Trace
 
 @dataclass(frozen=True)
 class Tools:
-    """What reads text: the encoder, the entity extractor and the analyzer of one memory."""
+    """What reads text: the encoder, the entity extractor and the analyzer of one memory.
+
+    `bank_extractors` names banks that another extractor reads.
+    """
 
     encoder: Encoder
     extractor: EntityExtractor
     analyzer: Analyzer
+    bank_extractors: Mapping[str, EntityExtractor] = field(default_factory=dict)
+
+    def extractor_of(self, bank: str) -> EntityExtractor:
+        """What finds the entities of a bank."""
+        return self.bank_extractors.get(bank, self.extractor)
 
 
 @dataclass
@@ -81,7 +89,7 @@ def ingest(
     report.timings["text_s"] = time.perf_counter() - begin
 
     begin = time.perf_counter()
-    facts = read_texts((unit.text for unit in units), tools.extractor, tools.analyzer, progress)
+    facts = _read(units, tools, progress)
     report.timings["ner_s"] = time.perf_counter() - begin
 
     begin = time.perf_counter()
@@ -95,7 +103,7 @@ def ingest(
     banks = dict(index.banks)
     for name, mine in by_bank.items():
         bank = banks.get(name) or Bank(name, {})
-        grown = _append(index, bank, mine, facts, vectors, tools.analyzer, config)
+        grown = _append(index, bank, mine, facts[name], vectors, tools.analyzer, config)
         banks[name] = _bury(index, grown, replaced.get(name, ()))
     grown_index = replace(index, banks=banks)
     report.timings["text_s"] += time.perf_counter() - begin
@@ -161,6 +169,19 @@ def _last_turn(index: MemoryIndex, bank: Bank | None, session: str) -> int:
     return int(index.column(bank, "units", "turn")[mine].max(initial=-1))
 
 
+def _read(
+    units: list[_Unit], tools: Tools, progress: Callable[[str, int, int], None] | None
+) -> dict[str, dict[str, TextFacts]]:
+    """Per bank what its texts hold; banks with one extractor share what it read."""
+    banks = dict.fromkeys(unit.trace.bank for unit in units)
+    readers = {bank: tools.extractor_of(bank) for bank in banks}
+    read: dict[str, dict[str, TextFacts]] = {}
+    for name, extractor in {one.fingerprint: one for one in readers.values()}.items():
+        texts = (unit.text for unit in units if readers[unit.trace.bank].fingerprint == name)
+        read[name] = read_texts(texts, extractor, tools.analyzer, progress)
+    return {bank: read[reader.fingerprint] for bank, reader in readers.items()}
+
+
 def _units(checked: CheckedTrace, config: Config) -> Iterable[_Unit]:
     seen = clean(checked.trace.text)
     for start, end in split_units(seen, config.unit_chars):
@@ -169,17 +190,19 @@ def _units(checked: CheckedTrace, config: Config) -> Iterable[_Unit]:
 
 def _encode(
     units: list[_Unit],
-    facts: dict[str, TextFacts],
+    facts: dict[str, dict[str, TextFacts]],
     encoder: Encoder,
     config: Config,
     progress: Callable[[str, int, int], None] | None,
     report: Report,
 ) -> dict[str, np.ndarray]:
     """Text → vector for every unit, sentence and entity name; a blank text has a zero vector."""
-    names = (name for unit in units for name in _entity_names(unit, facts[unit.text], config))
+    names = (
+        name for unit in units for name in _entity_names(unit, facts[unit.trace.bank][unit.text], config)
+    )
     texts = dict.fromkeys(unit_text(unit.trace, unit.text, config) for unit in units)
     texts |= dict.fromkeys(
-        text for unit in units for text in _sentence_texts(unit, facts[unit.text], config)
+        text for unit in units for text in _sentence_texts(unit, facts[unit.trace.bank][unit.text], config)
     )
     texts |= dict.fromkeys(names)
     wanted = [text for text in texts if text]
