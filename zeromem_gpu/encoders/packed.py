@@ -8,6 +8,8 @@ length, so that such runs are few.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from importlib import util
 from itertools import groupby
 from typing import NamedTuple
 
@@ -75,7 +77,7 @@ def _attention(qkv: Tensor, heads: int, batch: Packed) -> Tensor:
     """Softmax attention inside each text: [T, 3D] to [T, D]."""
     rows, width = qkv.shape[0], qkv.shape[1] // 3
     qkv = qkv.view(rows, 3, heads, width // heads)
-    if qkv.is_cuda and qkv.dtype in _VARLEN_DTYPES:
+    if qkv.is_cuda and qkv.dtype in _VARLEN_DTYPES and _has_varlen(qkv.device.index or 0):
         from torch.nn.attention.varlen import varlen_attn
 
         longest = max(run.length for run in batch.runs)
@@ -91,6 +93,13 @@ def _attention(qkv: Tensor, heads: int, batch: Packed) -> Tensor:
         found = functional.scaled_dot_product_attention(query, key, value)
         out[part].view(texts, length, heads, -1).copy_(found.transpose(1, 2))
     return out.view(rows, width)
+
+
+@lru_cache
+def _has_varlen(index: int) -> bool:
+    """Whether torch has its variable-length kernel, and the card the flash attention behind it (sm_80)."""
+    found = util.find_spec("torch.nn.attention.varlen") is not None
+    return found and torch.cuda.get_device_capability(index) >= (8, 0)
 
 
 def _moved(values: np.ndarray, device: torch.device) -> Tensor:
