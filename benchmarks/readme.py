@@ -33,6 +33,7 @@ this text.
 | `python -m benchmarks.peers` | the engine beside its peers (`pip install 'zeromem-gpu[peers]'`) |
 | `python -m benchmarks.growth` | how time and memory grow with the bank and the batch |
 | `python -m benchmarks.compat` | the engine behind other front ends' calls |
+| `python -m benchmarks.encoding` | encoding and NER beside their plain forms, LoCoMo from nothing |
 | `python -m benchmarks.readme` | this file |
 
 How `make bench` decides. Each benchmark first checks its result against another form of the same
@@ -69,7 +70,14 @@ def main(
 
 def render(results: Path, baselines: Path) -> str:
     """The whole file."""
-    parts = [_HEAD, *_peers(results), *_compat(results), *_growth(results), *_suite(baselines)]
+    parts = [
+        _HEAD,
+        *_peers(results),
+        *_compat(results),
+        *_growth(results),
+        *_encoding(results),
+        *_suite(baselines),
+    ]
     return "\n".join(parts)
 
 
@@ -162,6 +170,32 @@ def _growth(results: Path) -> Iterator[str]:
         yield _table(head, [batch_cells(row) for row in run["batches"]])
         shown = [f"{name} {value:.2f}" for name, value in run["exponents"].items() if value is not None]
         yield f"Exponents (slope of the logarithms): {', '.join(shown)}.\n"
+
+
+def _encoding(results: Path) -> Iterator[str]:
+    for device, run in _runs(results, "encoding"):
+        yield f"## Text to arrays: {device}\n"
+        rows = []
+        for name, what in (("encode", "MiniLM, turns and sentences"), ("ner", "spaCy's entities, turns")):
+            if one := run.get(name):
+                speeds = ", ".join(f"{form} {speed:.0f}" for form, speed in one["texts_s"].items())
+                rows.append([what, speeds, f"{one['ratio']:.2f}", f"{one['cpu_ratio']:.2f}"])
+        yield _table(["task", "texts a second", "times", "times, processor time"], rows)
+        if one := run.get("encode"):
+            yield (
+                f"Encoding: {one['texts']:,} of {one['of']:,} texts, {one['distinct']:,} of them distinct, "
+                f"{one['mean_tokens']:.1f} tokens on average; least cosine {one['least_cosine']:.7f}; "
+                f"padding {one['padding_share']:.1%}, of the plain form {one['plain_padding_share']:.1%}.\n"
+            )
+        if one := run.get("index"):
+            stages = ", ".join(
+                f"{name.removesuffix('_s')} {s:.1f} s" for name, s in one["stages_s"].items()
+            )
+            yield f"{one['traces']:,} traces from nothing in {one['total_s']:.0f} s: {stages}.\n"
+        for name in ("encode", "ner", "index"):
+            if name in run:
+                yield f"- {name}: {run[name]['measured']}"
+        yield ""
 
 
 def _suite(baselines: Path) -> Iterator[str]:

@@ -25,7 +25,7 @@ _INSTEAD = {
     "cpu": "the torch forms serve on the CPU",
     "cuda": "the CPU serves",
     "reader": "the extractive reader serves",
-    "bge-m3": "name another encoder, or pass --vectors",
+    "bge-m3": "BGE-M3 runs packed, without FlagEmbedding; only plain:bge-m3 needs it",
     "evaluate": "no evaluation",
     "test": "no test suite",
 }

@@ -41,7 +41,7 @@ class AddReport:
     """What one `add` did: counts of traces and units, trace ids whose vectors were unusable, seconds.
 
     Quarantined traces stay in the memory and are found by their words. `timings` has text_s, ner_s and
-    encode_s.
+    encode_s. `split` counts texts too long for the encoder: cut at sentence ends, their vectors averaged.
     """
 
     added: int
@@ -50,6 +50,7 @@ class AddReport:
     units: int
     quarantined: tuple[str, ...]
     timings: Mapping[str, float]
+    split: int = 0
 
 
 class Memory:
@@ -58,11 +59,13 @@ class Memory:
     Args:
         config: every number of the method.
         encoder: a model name ("BAAI/bge-m3", "minilm" for the offline model, any sentence-transformers
-            name or path) or an object that follows the `Encoder` protocol.
+            name or path; "plain:" before a name runs the model's own library instead of the packed
+            forward) or an object that follows the `Encoder` protocol.
         device: "cpu", "cuda", "cuda:N"; default ZEROMEM_DEVICE, else CUDA where there is one.
         vectors: a safetensors file of precomputed vectors that takes the encoder's place.
         cache_dir: where vectors and entities are cached; None takes the default, False caches nothing.
-        extractor: replaces the spaCy entity extractor that `config.ner_model` names.
+        extractor: replaces the spaCy entity extractor that `config.ner_model` names; a mapping from bank
+            to extractor replaces it in these banks alone.
 
     Models load when first needed. A search works on the index version it began with; `add` may run beside
     it. One thread adds at a time.
@@ -76,7 +79,7 @@ class Memory:
         device: str | torch.device | None = None,
         vectors: str | Path | None = None,
         cache_dir: str | Path | bool | None = None,
-        extractor: EntityExtractor | None = None,
+        extractor: EntityExtractor | Mapping[str, EntityExtractor] | None = None,
     ) -> None:
         self.config = config or Config()
         self.device = resolve_device(device)
@@ -110,7 +113,7 @@ class Memory:
             self._index, report = ingest(index, checked, tools, self.config, progress)
         return AddReport(
             report.added, report.updated, report.unchanged, report.units,
-            tuple(report.quarantined), report.timings,
+            tuple(report.quarantined), report.timings, report.split,
         )  # fmt: skip
 
     def update(self, traces: Trace | Iterable[Trace], **options: Any) -> AddReport:
@@ -367,7 +370,7 @@ class Memory:
         device: str | torch.device | None = None,
         vectors: str | Path | None = None,
         cache_dir: str | Path | bool | None = None,
-        extractor: EntityExtractor | None = None,
+        extractor: EntityExtractor | Mapping[str, EntityExtractor] | None = None,
     ) -> Memory:
         """Open a saved memory with the encoder that built it, or another that has the same fingerprint."""
         from zeromem_gpu.store import open_index

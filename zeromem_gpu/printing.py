@@ -141,6 +141,8 @@ def added_view(report: AddReport) -> RenderableType:
     lines: list[RenderableType] = [Text.assemble((counts, "bold"), f" ({report.units:,} units)")]
     if stages:
         lines.append(Text(stages, style="dim"))
+    if report.split:
+        lines.append(Text(f"{report.split:,} texts too long for the encoder, cut at sentence ends"))
     if report.quarantined:
         shown = ", ".join(safe(name) for name in report.quarantined[:10])
         more = f" and {len(report.quarantined) - 10} more" if len(report.quarantined) > 10 else ""

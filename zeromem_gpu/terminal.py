@@ -19,7 +19,10 @@ from zeromem_gpu.errors import InvalidInput, ZeroMemError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_ENCODER = typer.Option("--encoder", help="minilm, BAAI/bge-m3, or a sentence-transformers name or path.")
+_ENCODER = typer.Option(
+    "--encoder",
+    help="minilm, BAAI/bge-m3, a sentence-transformers name or path; plain:NAME runs its own library.",
+)
 EncoderName = Annotated[str, _ENCODER]
 EncoderChoice = Annotated[str | None, _ENCODER]
 Vectors = Annotated[Path | None, typer.Option(help="Take vectors from this file (see `vectors export`).")]

@@ -18,6 +18,9 @@ from zeromem_gpu.query.profile import Profiler
 from zeromem_gpu.text.entities import CachedExtractor, EntityExtractor, SpacyExtractor
 from zeromem_gpu.text.tokens import Analyzer
 
+# banks with an extractor of their own, in a fingerprint
+_OF_BANKS = "ner_of_banks"
+
 
 class Toolbox:
     """Encoder, entity extractor, analyzer and profiler of one memory."""
@@ -29,14 +32,15 @@ class Toolbox:
         device: str,
         vectors: Path | None,
         cache_dir: str | Path | bool | None,
-        extractor: EntityExtractor | None,
+        extractor: EntityExtractor | Mapping[str, EntityExtractor] | None,
     ) -> None:
         self._config = config
         self._encoder = encoder
         self._device = device
         self._vectors = vectors
         self._cache = None if cache_dir is False else DiskCache(_cache_path(cache_dir))
-        self._extractor = extractor
+        self._extractor = None if isinstance(extractor, Mapping) else extractor
+        self._bank_extractors = dict(extractor) if isinstance(extractor, Mapping) else {}
         self._expected: dict[str, Any] | None = None
         self._tools: Tools | None = None
         self._profiler: Profiler | None = None
@@ -56,12 +60,19 @@ class Toolbox:
                 extractor = self._extractor or SpacyExtractor(
                     self._config.ner_model, capitalised=self._config.capitalised_entities
                 )
-                if self._cache is not None:
-                    extractor = CachedExtractor(extractor, self._cache)
-                tools = Tools(encoder, extractor, Analyzer(self._config.stemmer))
+                tools = Tools(
+                    encoder,
+                    self._kept(extractor),
+                    Analyzer(self._config.stemmer),
+                    {bank: self._kept(one) for bank, one in self._bank_extractors.items()},
+                )
                 _compare(_fingerprint(tools), self._expected or {})
                 self._tools = tools
             return self._tools
+
+    def _kept(self, extractor: EntityExtractor) -> EntityExtractor:
+        """Behind the cache, where there is one."""
+        return extractor if self._cache is None else CachedExtractor(extractor, self._cache)
 
     def profiler(self) -> Profiler:
         """What reads questions; loads spaCy at the first one."""
@@ -72,14 +83,19 @@ class Toolbox:
 
     def fingerprint(self) -> dict[str, Any]:
         """Names and versions of everything that read the index's text; an opened index knows its own."""
-        return dict(self._expected) if self._expected is not None else _fingerprint(self.tools())
+        if self._expected is None:
+            return _fingerprint(self.tools())
+        told = dict(self._expected)
+        if self._bank_extractors:  # a bank that was added since may have brought its own
+            told[_OF_BANKS] = told.get(_OF_BANKS, {}) | _fingerprint(self.tools())[_OF_BANKS]
+        return told
 
     def export_vectors(self, path: Path) -> int:
         """Write the encoder's cached vectors to a file that `vectors=` reads; returns how many."""
         if self._cache is None:
             raise InvalidInput("cache_dir", "False", "a cache to export from")
         encoder = self.tools().encoder
-        namespace = vector_namespace(encoder.fingerprint)
+        namespace = vector_namespace(encoder)
         if next(self._cache.items(namespace), None) is None:
             got = f"a cache in {self._cache.path.parent} without vectors of {encoder.fingerprint}"
             raise InvalidInput("cache_dir", got, "some", "Index and search the data with this cache first.")
@@ -87,12 +103,14 @@ class Toolbox:
 
 
 def _fingerprint(tools: Tools) -> dict[str, Any]:
+    of_banks = {bank: one.fingerprint for bank, one in sorted(tools.bank_extractors.items())}
     return {
         "encoder": tools.encoder.name,
         "encoder_fingerprint": tools.encoder.fingerprint,
         "dim": tools.encoder.dim,
         "ner": tools.extractor.fingerprint,
         "words": tools.analyzer.fingerprint,
+        **({_OF_BANKS: of_banks} if of_banks else {}),
     }
 
 
@@ -104,6 +122,13 @@ def _compare(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
             raise InvalidInput(
                 argument, repr(found[name]), f"{wanted!r}, which built this index",
                 "Open it with the same one, or index the traces again into a new directory.",
+            )  # fmt: skip
+    for bank, wanted in expected.get(_OF_BANKS, {}).items():
+        other = found.get(_OF_BANKS, {}).get(bank, found["ner"])
+        if wanted != other:
+            raise InvalidInput(
+                "extractor", repr(other), f"{wanted!r} for bank {bank!r}, which built it",
+                f"Open the index with extractor={{{bank!r}: …}}, or index the traces again.",
             )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ class Recorder:
     def add(self, traces: list[Trace], *, progress: Any = None) -> Any:
         self.calls.append(("add", {"traces": traces}))
         counts = {"added": 2, "updated": 0, "unchanged": 0, "units": 2}
-        return SimpleNamespace(**counts, quarantined=("2",), timings={})
+        return SimpleNamespace(**counts, quarantined=("2",), timings={}, split=4)
 
     def save(self, directory: Path) -> None:
         self.calls.append(("save", {"directory": directory}))
@@ -343,9 +343,10 @@ def test_vectors_export(tmp_path: Path) -> None:
     words = ("vectors", "export", "--encoder", "minilm", "--cache", tmp_path / "cache", "--out")
     refused(run(*words, path), "vectors of", "Index and search")
     assert not path.exists(), "an empty file would only fail later"
-    name = resolve_encoder("minilm").fingerprint
+    encoder = resolve_encoder("minilm")
+    name = encoder.fingerprint
     row = np.eye(1, 384, dtype="<f4")
-    DiskCache(tmp_path / "cache").put_many(vector_namespace(name), {text_hash("Ada"): row.tobytes()})
+    DiskCache(tmp_path / "cache").put_many(vector_namespace(encoder), {text_hash("Ada"): row.tobytes()})
     result = run(*words, path)
     assert result.exit_code == 0, result.output
     assert f"1 vectors of {name}" in result.stdout

@@ -154,6 +154,10 @@ def variants() -> Iterator[Variant]:
         select, "_select", "32, 2048 blocks", {"WIDTH": 32, "BLOCKS": 2048, "ROWS": ROWS}, {}, 4, {}
     )
     yield Variant(select, "_fuse", "32 of 32", {"WIDTH": 32, "GRAPH": 32, "HIERARCHY": 32}, {}, 1, exact)
+    for name, storage, width, rows in (("first token", "fp16", 1024, 1), ("mean", "fp16", 384, 4)):
+        types = {"hidden": f"*{storage}", "starts": "*i32", "n_rows_most": "i32"}
+        meta = {"WIDTH": width, "BLOCK": 1 << (width - 1).bit_length(), "ROWS": rows}
+        yield Variant("zeromem_kernels.gpu.pool", "pool", f"{name} {storage} {width}", meta, types, 4, {})
 
 
 def compile_one(variant: Variant, target: int) -> Compiled:

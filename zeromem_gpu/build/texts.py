@@ -6,6 +6,7 @@ bank is left to `ingest.py`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -16,7 +17,10 @@ from zeromem_gpu.text.entities import EntityExtractor, Mention, type_mask
 from zeromem_gpu.text.sentences import split_sentences
 from zeromem_gpu.text.tokens import Analyzer, term_key, term_keys
 
+logger = logging.getLogger(__name__)
+
 _NER_STEP = 1024
+_SURELY_SOME = 100  # texts; among so many a model that fits names at least one entity
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,10 @@ def read_texts(
     analyzer: Analyzer,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, TextFacts]:
-    """Read every distinct text; `progress("entities", done, total)` is called now and then."""
+    """Read every distinct text; `progress("entities", done, total)` is called now and then.
+
+    Warns when there are 100 texts or more and not one entity in them.
+    """
     distinct = list(dict.fromkeys(texts))
     facts: dict[str, TextFacts] = {}
     for first in range(0, len(distinct), _NER_STEP):
@@ -66,6 +73,12 @@ def read_texts(
             facts[text] = TextFacts(sentences, words, mentions, type_mask(text, mentions))
         if progress:
             progress("entities", first + len(part), len(distinct))
+    if len(facts) >= _SURELY_SOME and not any(one.mentions for one in facts.values()):
+        logger.warning(
+            "%s found no entity in %d texts: the graph view has nothing to go by. Is it a model of their "
+            "language? Name another with ner_model= or extractor=.",
+            extractor.fingerprint, len(facts),
+        )  # fmt: skip
     return facts
 
 

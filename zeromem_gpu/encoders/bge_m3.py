@@ -1,4 +1,4 @@
-"""BGE-M3 through FlagEmbedding, dense vectors only: the library's default encoder."""
+"""BGE-M3, the library's default encoder: packed, with its lexical weights; and by FlagEmbedding, plain."""
 
 from __future__ import annotations
 
@@ -7,22 +7,110 @@ import threading
 from collections.abc import Sequence
 from importlib import util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from zeromem_gpu.encoders.checkpoint import load_linear
 from zeromem_gpu.encoders.hub import model_directory, revision_of
+from zeromem_gpu.encoders.packed_encoder import PackedEncoder
 from zeromem_gpu.encoders.protocol import Progress, Vectors, fingerprint, normalise
 from zeromem_gpu.errors import MissingDependency, ModelUnavailable
 from zeromem_gpu.text.normalize import clean
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from zeromem_gpu.encoders.packed import Packed
 
 NAME = "BAAI/bge-m3"
 _MAX_TOKENS = 8192
 _CHUNK = 16  # batches between two calls of progress
 
 
+class LexicalWeights(NamedTuple):
+    """Token weights of texts: text i has `ids[indptr[i]:indptr[i+1]]`, ascending, each once, and `weights`.
+
+    `indptr` int64 [n + 1], `ids` int32 and `weights` float32 of equal length, all weights above 0.
+    """
+
+    indptr: np.ndarray
+    ids: np.ndarray
+    weights: np.ndarray
+
+    def score(self, other: LexicalWeights) -> np.ndarray:
+        """Σ of products over shared tokens, float32 [n, other's n]; a dense table, for a few texts."""
+        width = 1 + max(self.ids.max(initial=-1), other.ids.max(initial=-1))
+
+        def dense(one: LexicalWeights) -> np.ndarray:
+            table = np.zeros((len(one.indptr) - 1, width), np.float32)
+            table[np.repeat(np.arange(len(table)), np.diff(one.indptr)), one.ids] = one.weights
+            return table
+
+        found: np.ndarray = dense(self) @ dense(other).T
+        return found
+
+
+class PackedBgeM3(PackedEncoder):
+    """BGE-M3 by the packed forward: the first token's vector, up to 8,192 tokens a piece.
+
+    Args:
+        model: "BAAI/bge-m3", or the directory of a checkpoint of its kind: XLM-R and, for lexical weights,
+            sparse_linear.pt beside it.
+        device: "cpu" or "cuda:0"; half precision on CUDA.
+        batch_tokens: tokens of one forward pass; None chooses by the device.
+
+    Needs no FlagEmbedding. Raises `ModelUnavailable` without weights, within seconds when constructed.
+    """
+
+    def __init__(self, model: str = NAME, *, device: str = "cpu", batch_tokens: int | None = None) -> None:
+        directory = model_directory(model)
+        super().__init__(directory, name=model, device=device, pooling="cls", batch_tokens=batch_tokens)
+
+    def lexical_weights(self, texts: Sequence[str]) -> LexicalWeights:
+        """How much each token of each text matters by the model's sparse head: ReLU, maximum per token.
+
+        Special tokens have none. A long text takes the maximum over its pieces. Raises `ModelUnavailable`
+        without sparse_linear.pt.
+        """
+        from torch.nn import functional
+
+        weights, device = self._loaded()
+        head = load_linear(self._directory / "sparse_linear.pt", device, weights.words.dtype)
+        pieces = self._tokenizer().cut([clean(text) for text in texts])
+
+        def read(hidden: Tensor, _: Packed) -> Tensor:
+            return functional.linear(hidden, *head).squeeze(-1).relu().float()
+
+        places: list[int] = []
+        weight = [np.empty(0, np.float32)]
+        for batch, found in self._run(pieces, read):
+            places += batch
+            weight.append(found)
+        counts = [len(pieces[at].tokens) for at in places]
+        text = np.repeat(np.array([pieces[at].text for at in places], np.int64), counts)
+        token = np.array([token for at in places for token in pieces[at].tokens], np.int64)
+        dropped = np.array(sorted(self._tokenizer().special()), np.int64)
+        return _highest(text, token, np.concatenate(weight), dropped, len(texts))
+
+
+def _highest(
+    text: np.ndarray, token: np.ndarray, weight: np.ndarray, dropped: np.ndarray, texts: int
+) -> LexicalWeights:
+    """The highest weight of each token of each text; NaN, 0 and the tokens in `dropped` are left out."""
+    kept = (weight > 0) & ~np.isin(token, dropped)
+    text, token, weight = text[kept], token[kept], weight[kept]
+    order = np.lexsort((-weight, token, text))
+    text, token, weight = text[order], token[order], weight[order]
+    first = np.ones(len(text), np.bool_)
+    first[1:] = (text[1:] != text[:-1]) | (token[1:] != token[:-1])
+    indptr = np.zeros(texts + 1, np.int64)
+    np.cumsum(np.bincount(text[first], minlength=texts), out=indptr[1:])
+    return LexicalWeights(indptr, token[first].astype(np.int32), weight[first].astype(np.float32))
+
+
 class BgeM3Encoder:
-    """BGE-M3's dense vectors on exactly one device; half precision on CUDA, float32 elsewhere.
+    """FlagEmbedding's dense vectors, the plain form: half precision on CUDA, float32 elsewhere.
 
     Args:
         model: "BAAI/bge-m3", or the directory of a checkpoint of its kind.
@@ -61,6 +149,11 @@ class BgeM3Encoder:
     def fingerprint(self) -> str:
         """Name, revision and width."""
         return fingerprint(self.name, self.revision, self.dim)
+
+    @property
+    def precision(self) -> str:
+        """Half ("fp16") on CUDA, "fp32" elsewhere; caches keep the two apart."""
+        return "fp16" if self.device.startswith("cuda") else "fp32"
 
     def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Vectors float32 [n, D], rows of length 1; no texts give [0, D]."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from zeromem_gpu.cache import DiskCache
-from zeromem_gpu.encoders.protocol import Encoder, Progress, Vectors
+from zeromem_gpu.encoders.protocol import Encoder, Mask, Progress, Splitting, Vectors
 from zeromem_gpu.encoders.vector_file import text_hash, vector_namespace
 from zeromem_gpu.text.normalize import clean
 
@@ -51,12 +51,18 @@ class CachedEncoder:
         """The inner encoder's fingerprint: the cache changes nothing."""
         return self.inner.fingerprint
 
+    def splits(self, texts: Sequence[str]) -> Mask:
+        """Which texts the inner encoder cuts into pieces, bool [n]."""
+        if isinstance(self.inner, Splitting):
+            return self.inner.splits(texts)
+        return np.zeros(len(texts), np.bool_)
+
     def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Vectors float32 [n, D] in the order of `texts`; no texts give [0, D]."""
         seen = [clean(text) for text in texts]
-        keys = [text_hash(text) for text in seen]
+        keys = [text_hash(text, bool(cut)) for text, cut in zip(seen, self.splits(seen), strict=True)]
         distinct = dict(zip(keys, seen, strict=True))
-        namespace = vector_namespace(self.fingerprint)
+        namespace = vector_namespace(self.inner)
         width = 4 * self.dim
         stored = self._cache.get_many(namespace, list(distinct))
         stored = {key: value for key, value in stored.items() if len(value) == width}

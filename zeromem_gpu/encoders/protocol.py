@@ -54,6 +54,30 @@ class Encoder(Protocol):
         ...
 
 
+@runtime_checkable
+class Splitting(Protocol):
+    """An encoder that cuts texts beyond `max_tokens` into pieces, instead of dropping what is behind."""
+
+    def splits(self, texts: Sequence[str]) -> Mask:
+        """Which texts are cut, bool [n]."""
+        ...
+
+
+def count_split(encoder: Encoder, texts: Sequence[str]) -> int:
+    """How many of the texts the encoder cuts into pieces; 0 for one that never does."""
+    return int(encoder.splits(texts).sum()) if isinstance(encoder, Splitting) else 0
+
+
+def vector_form(encoder: Encoder) -> str:
+    """The fingerprint, and the precision where vectors differ from those of float32 beyond rounding.
+
+    Vectors of one form are the same up to rounding: caches keep forms apart. All forms of a fingerprint may
+    be compared with each other.
+    """
+    precision = getattr(encoder, "precision", "fp32")
+    return encoder.fingerprint if precision == "fp32" else f"{encoder.fingerprint}/{precision}"
+
+
 def fingerprint(name: str, revision: str, dim: int) -> str:
     """The fingerprint of an encoder of that name, revision and width.
 

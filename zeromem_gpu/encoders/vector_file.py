@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from zeromem_gpu.cache import DiskCache
-from zeromem_gpu.encoders.protocol import Encoder, Progress, Vectors, fingerprint
+from zeromem_gpu.encoders.protocol import Encoder, Progress, Vectors, fingerprint, vector_form
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.text.normalize import clean
 
@@ -18,14 +18,18 @@ _FORMAT = "zeromem-vectors-1"
 _HASH_BYTES = 16
 
 
-def text_hash(text: str) -> bytes:
-    """BLAKE2b-16 of the cleaned text: the key of its vector in files and caches."""
-    return blake2b(clean(text).encode(), digest_size=_HASH_BYTES).digest()
+def text_hash(text: str, split: bool = False) -> bytes:
+    """BLAKE2b-16 of the cleaned text: the key of its vector in files and caches.
+
+    A text that its encoder `split` has another key, as the same model's plain form only reads its start.
+    """
+    person = b"split" if split else b""
+    return blake2b(clean(text).encode(), digest_size=_HASH_BYTES, person=person).digest()
 
 
-def vector_namespace(encoder_fingerprint: str) -> str:
+def vector_namespace(encoder: Encoder) -> str:
     """The cache namespace that holds an encoder's vectors."""
-    return f"vectors/{encoder_fingerprint}"
+    return f"vectors/{vector_form(encoder)}"
 
 
 def write_vectors(path: Path | str, texts: Sequence[str], vectors: Vectors, encoder: Encoder) -> None:
@@ -42,7 +46,7 @@ def write_vectors(path: Path | str, texts: Sequence[str], vectors: Vectors, enco
 
 def export_vectors(path: Path | str, cache: DiskCache, encoder: Encoder) -> int:
     """Write all vectors of `encoder` that the cache holds; returns how many. The texts are not needed."""
-    items = list(cache.items(vector_namespace(encoder.fingerprint)))
+    items = list(cache.items(vector_namespace(encoder)))
     packed = b"".join(value for _, value in items)
     vectors = np.frombuffer(packed, dtype="<f4").astype(np.float32).reshape(len(items), encoder.dim)
     _write(path, (key for key, _ in items), vectors, encoder)
@@ -81,7 +85,7 @@ class VectorFile:
 
         Raises `InvalidInput` when texts are missing; it gives their number and hashes, never a text.
         """
-        keys = [text_hash(text) for text in texts]
+        keys = [self._key(text) for text in texts]
         missing = list(dict.fromkeys(key for key in keys if key not in self._rows))
         if missing:
             shown = ", ".join(key.hex() for key in missing[:3])
@@ -96,6 +100,10 @@ class VectorFile:
         if progress is not None and len(keys):
             progress(len(keys))
         return self._vectors[rows]
+
+    def _key(self, text: str) -> bytes:
+        whole = text_hash(text, split=True)
+        return whole if whole in self._rows else text_hash(text)
 
 
 def _write(path: Path | str, hashes: Iterable[bytes], vectors: Vectors, encoder: Encoder) -> None:

