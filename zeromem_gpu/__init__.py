@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from zeromem_gpu.memory import AddReport, Memory
     from zeromem_gpu.reader import Reader, ReaderReply, build_prompt, make_reader
+    from zeromem_gpu.traces import read_traces, write_traces
     from zeromem_gpu.types import Answer, Boundary, Change, Evidence, QueryProfile, SearchResult, Trace
 
 _HOME = {
@@ -43,6 +44,8 @@ _HOME = {
     "build_prompt": "reader",
     "calibrate_answer": "calibrate",
     "make_reader": "reader",
+    "read_traces": "traces",
+    "write_traces": "traces",
 }
 
 __all__ = [
@@ -66,6 +69,8 @@ __all__ = [
     "build_prompt",
     "calibrate_answer",
     "make_reader",
+    "read_traces",
+    "write_traces",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The command line: index, purge, search, ask, info, doctor, vectors, eval, compare, demo."""
+"""The command line: index, export, purge, search, ask, info, doctor, vectors, eval, compare, demo."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zeromem_gpu.errors import InvalidInput
+from zeromem_gpu.errors import InvalidInput, StoreError
 from zeromem_gpu.evaluate.commands import eval_app
 from zeromem_gpu.evaluate.compare import compare_command
 from zeromem_gpu.terminal import (
@@ -76,6 +76,30 @@ def index(
         report = memory.add(rows, progress=update)
     memory.save(out)
     console().print(added_view(report))
+
+
+@app.command()
+@guarded
+def export(
+    directory: IndexFolder,
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="The JSON Lines file to write.")],
+    bank: Annotated[str | None, typer.Option(help="Only this bank.")] = None,
+) -> None:
+    """Write an index's raw traces with all their fields, as `index` reads them.
+
+    Needs no model, and works where other files of the index are damaged.
+    """
+    from zeromem_gpu.store import stored_traces
+    from zeromem_gpu.traces import write_traces
+
+    traces = (trace for trace in stored_traces(directory) if bank is None or trace.bank == bank)
+    try:
+        count = write_traces(out, traces)
+    except StoreError:
+        raise
+    except OSError as error:
+        raise InvalidInput("FILE", f"{out} ({error.strerror})", "a file that can be written") from error
+    console().print(f"{count:,} traces in {out}", markup=False)
 
 
 @app.command()
@@ -224,8 +248,11 @@ def info(
     """Show what an index holds and how it was made."""
     from zeromem_gpu import Memory
     from zeromem_gpu.printing import info_view
+    from zeromem_gpu.store import open_version
 
-    facts = Memory.open(directory).info()
+    version, files = open_version(directory)
+    facts = {**Memory.open(directory).info(), "version": version, "files": files}
+    facts["file_bytes"] = sum(files.values())
     if as_json:
         print_json(facts)
     else:

@@ -9,7 +9,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from zeromem_gpu.arguments import name_list, one_each, trace_list
+from zeromem_gpu.arguments import (
+    check_bank,
+    check_limit,
+    name_list,
+    one_each,
+    question_list,
+    trace_list,
+)
 from zeromem_gpu.build.boundary import check_boundary
 from zeromem_gpu.build.check import check_traces
 from zeromem_gpu.build.facts import MemoryIndex
@@ -26,6 +33,7 @@ from zeromem_gpu.text.dates import parse_time
 from zeromem_gpu.text.entities import EntityExtractor
 from zeromem_gpu.text.normalize import clean
 from zeromem_gpu.toolbox import Toolbox
+from zeromem_gpu.traces import write_traces
 from zeromem_gpu.types import Answer, Boundary, SearchResult, Trace
 
 if TYPE_CHECKING:
@@ -150,8 +158,8 @@ class Memory:
         if all(condition is None for condition in (ids, bank, sessions, before)):
             raise InvalidInput("delete", "no condition", "ids, bank, sessions or before")
         chosen = name_list("ids", ids), name_list("sessions", sessions)
-        if bank is not None and (not isinstance(bank, str) or not bank):
-            raise InvalidInput("bank", repr(bank), "text that is not empty")
+        if bank is not None:
+            check_bank(bank)
         instant = parse_time(before, self.config.timezone)[0] if before is not None else None
         with self._writing:
             index = self._index
@@ -242,26 +250,18 @@ class Memory:
         Returns:
             A `SearchResult` for a string, a list of them for a sequence (empty for an empty one).
         """
-        one = isinstance(query, str)
-        if not isinstance(query, Sequence):
-            raise InvalidInput("query", type(query).__name__, "a question or a sequence of questions")
-        questions = [query] if isinstance(query, str) else list(query)
+        questions = question_list(query)
         config = self._search_config(config, top_k)
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-            raise InvalidInput("limit", repr(limit), "None, or a whole number from 1")
-        for place, text in enumerate(questions):
-            if not isinstance(text, str) or not text.strip():
-                raise InvalidInput(f"query[{place}]", repr(text)[:40], "a question that is not blank")
+        check_limit(limit)
         index = self._index
         banks = one_each("bank", bank, len(questions), self._default_bank(index, bank, questions))
         boundaries = one_each("boundary", boundary, len(questions), None)
         for name in banks:
-            if not isinstance(name, str) or not name:
-                raise InvalidInput("bank", repr(name), "text that is not empty")
+            check_bank(name)
         for one_boundary in dict.fromkeys(boundaries):
             check_boundary(one_boundary, self.config.timezone)
         results = self._searcher.search(index, questions, banks, boundaries, config, limit, explain)
-        return results[0] if one else results
+        return results[0] if isinstance(query, str) else results
 
     @overload
     def ask(self, query: str, **options: Any) -> Answer: ...
@@ -306,7 +306,7 @@ class Memory:
             zero are zero.
         """
         if isinstance(texts, str):
-            raise InvalidInput("texts", repr(texts)[:40], "a sequence of texts")
+            raise InvalidInput("texts", "one str", "a sequence of texts")
         return checked_encode(self._toolbox.tools().encoder, [clean(text) for text in texts])[0]
 
     def _search_config(self, config: Config | None, top_k: int | None) -> Config:
@@ -364,7 +364,7 @@ class Memory:
             cache_dir=cache_dir, extractor=extractor,
         )  # fmt: skip
         memory._index = index
-        memory._toolbox.expect(fingerprint)
+        memory._toolbox.expect(fingerprint, named_by_index=encoder is None)
         return memory
 
     @property
@@ -392,6 +392,12 @@ class Memory:
             "fingerprint": self._toolbox.fingerprint(),
             "config": self.config.to_dict(),
         }
+
+    def export_traces(self, path: str | Path, *, bank: str | None = None) -> int:
+        """Write the raw traces of a bank, or of all, as JSON Lines that `read_traces` reads; how many."""
+        from zeromem_gpu.store import live_traces
+
+        return write_traces(path, live_traces(self._index, bank) if self._index is not None else ())
 
     def export_vectors(self, path: str | Path) -> int:
         """Write the encoder's cached vectors to a file that `vectors=` reads; returns how many."""

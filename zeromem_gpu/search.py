@@ -122,7 +122,7 @@ class Searcher:
         vectors, bad = checked_encode(tools.encoder, [*texts, *names])
         if bad[: len(texts)].any():
             first = int(np.flatnonzero(bad[: len(texts)])[0])
-            got = f"{texts[first][:40]!r}, for which the encoder gives a zero or NaN vector"
+            got = "a text for which the encoder gives a zero or NaN vector"
             raise InvalidInput(f"query[{first}]", got, "questions that the encoder can read")
         return replace(
             batch, vectors=vectors[: len(texts)], vector_keys=missing, entity_vectors=vectors[len(texts) :]
