@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         InvalidInput,
         MissingDependency,
         ModelUnavailable,
+        OutOfMemory,
         StoreError,
         ZeroMemError,
     )
@@ -34,6 +35,7 @@ _HOME = {
     "Memory": "memory",
     "MissingDependency": "errors",
     "ModelUnavailable": "errors",
+    "OutOfMemory": "errors",
     "QueryProfile": "types",
     "Reader": "reader",
     "ReaderReply": "reader",
@@ -59,6 +61,7 @@ __all__ = [
     "Memory",
     "MissingDependency",
     "ModelUnavailable",
+    "OutOfMemory",
     "QueryProfile",
     "Reader",
     "ReaderReply",
