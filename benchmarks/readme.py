@@ -32,6 +32,7 @@ this text.
 | `make bench ARGS=--store` | makes this run the device's baseline, `baseline/<device>/NNNN_<commit>.json` |
 | `python -m benchmarks.peers` | the engine beside its peers (`pip install 'zeromem-gpu[peers]'`) |
 | `python -m benchmarks.growth` | how time and memory grow with the bank and the batch |
+| `python -m benchmarks.durable` | bytes, open time, and readers beside a writer for a minute |
 | `python -m benchmarks.readme` | this file |
 
 How `make bench` decides. Each benchmark first checks its result against another form of the same

@@ -53,9 +53,14 @@ def index(
     settings: Settings = None,
     cache: Cache = None,
     no_cache: NoCache = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how large the index would be.")
+    ] = False,
 ) -> None:
     """Index traces, or add them to an index."""
-    from zeromem_gpu.printing import added_view, progress_bars
+    from dataclasses import asdict
+
+    from zeromem_gpu.printing import added_view, info_view, progress_bars
     from zeromem_gpu.settings import parse_settings
     from zeromem_gpu.traces import read_traces
 
@@ -69,9 +74,13 @@ def index(
             raise InvalidInput("--set", ", ".join(changes), "nothing where --out is an index already")
         memory = Memory.open(out, encoder=encoder, **options)
     else:
-        _make_folder(out)
+        if not dry_run:
+            _make_folder(out)
         options |= {} if encoder is None else {"encoder": encoder}
         memory = Memory(Config().replace(**changes), **options)
+    if dry_run:
+        console().print(info_view(asdict(memory.estimate(rows))))
+        return
     with progress_bars() as update:
         report = memory.add(rows, progress=update)
     memory.save(out)

@@ -19,6 +19,7 @@ from zeromem_gpu.arguments import (
 )
 from zeromem_gpu.build.boundary import check_boundary
 from zeromem_gpu.build.check import check_traces
+from zeromem_gpu.build.estimate import SizeReport, announce, estimate_size
 from zeromem_gpu.build.facts import MemoryIndex
 from zeromem_gpu.build.forget import chosen_rows, compact, forget
 from zeromem_gpu.build.ingest import ingest
@@ -114,11 +115,18 @@ class Memory:
         with self._writing:
             tools = self._toolbox.tools()
             index = self._index or MemoryIndex.empty(tools.encoder.dim)
+            announce([one.trace for one in checked], self.config, tools.encoder.dim)
             self._index, report = ingest(index, checked, tools, self.config, progress)
         return AddReport(
             report.added, report.updated, report.unchanged, report.units,
             tuple(report.quarantined), report.timings,
         )  # fmt: skip
+
+    def estimate(self, traces: Trace | Iterable[Trace]) -> SizeReport:
+        """How large an index of these traces would be, from a sample; nothing is stored or encoded."""
+        checked = check_traces(trace_list(traces), self.config.timezone)
+        dim = self._toolbox.tools().encoder.dim
+        return estimate_size([one.trace for one in checked], self.config, dim)
 
     def update(self, traces: Trace | Iterable[Trace], **options: Any) -> AddReport:
         """`add` for traces that are there: an id that its bank does not have is an `InvalidInput`."""

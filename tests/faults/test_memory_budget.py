@@ -7,22 +7,26 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from typer.testing import CliRunner
 
 from tests.support import HashEncoder, small_memory
-from zeromem_gpu import Boundary, Config, Memory, OutOfMemory, SearchResult, Trace
+from zeromem_gpu import Boundary, Config, Memory, OutOfMemory, SearchResult, Trace, write_traces
 from zeromem_gpu.budget import is_out_of_memory
+from zeromem_gpu.build import estimate
+from zeromem_gpu.cli import app
 from zeromem_gpu.stacks import Stacks
 
-BANKS = 12
-QUESTIONS = [f"Where did Ada{at % 7} meet Bob in Rome {at}?" for at in range(96)]
-NAMES = [f"b{at % BANKS}" for at in range(96)]
-BOUNDARIES = [Boundary(sessions="s1") if at % 5 == 0 else None for at in range(96)]
+BANKS = 8
+QUESTIONS = [f"Where did Ada{at % 7} meet Bob in Rome {at}?" for at in range(64)]
+NAMES = [f"b{at % BANKS}" for at in range(64)]
+BOUNDARIES = [Boundary(sessions="s1") if at % 5 == 0 else None for at in range(64)]
 
 
 class Allocator(TorchDispatchMode):
@@ -52,7 +56,7 @@ def filled(**config: Any) -> Memory:
     memory.add([
         Trace(f"t{at}", f"Ada{at % 7} met Bob{at % 5} in Rome {at}. It rained on Carl.", f"b{bank}",
               f"s{at % 3}", speaker=("Ada", "Bob")[at % 2])
-        for bank in range(BANKS) for at in range(10 + 40 * (bank % 4))
+        for bank in range(BANKS) for at in range(10 + 30 * (bank % 4))
     ])  # fmt: skip
     memory.prepare()  # what a bank needs by itself is no part of a search's budget
     return memory
@@ -213,6 +217,66 @@ def test_a_text_that_never_fits_stores_nothing() -> None:
         memory.add(Trace("a", "Ada keeps a secret."))
     assert "secret" not in str(error.value)
     assert memory.banks == ()
+
+
+# -- how large it will be --
+
+
+def talk(turns: int) -> list[Trace]:
+    return [
+        Trace(f"t{at}", f"Ada{at % 50} met Bob{at % 70} in Rome by day {at}. It rained on the harbour.",
+              f"b{at % 4}", f"s{at // 20}", speaker=("Ada", "Bob")[at % 2])
+        for at in range(turns)
+    ]  # fmt: skip
+
+
+def test_the_estimate_is_near_what_is_built(tmp_path: Path) -> None:
+    memory = small_memory(encoder=HashEncoder(256))
+    guess = memory.estimate(talk(3000))
+    assert memory.banks == ()
+    memory.add(talk(3000))
+    memory.save(tmp_path)
+    info = memory.info()
+    assert (guess.traces, guess.banks, guess.units) == (3000, 4, 3000)
+    for name in ("sentences", "words", "entities"):
+        assert 0.5 <= getattr(guess, name) / info[name] <= 2, name
+    written = sum(path.stat().st_size for path in (tmp_path / "v0001").iterdir())
+    assert 0.67 <= guess.disk_bytes / written <= 1.5
+    texts = 3000 * 1000
+    assert 0.67 <= guess.facts_bytes / (info["bytes"] + texts) <= 1.5
+
+
+def test_nothing_is_nothing() -> None:
+    size = small_memory().estimate([])
+    assert (size.units, size.facts_bytes, size.disk_bytes) == (0, 0, 0)
+
+
+def test_a_large_build_is_announced_with_its_size(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(estimate, "REPORTED_TRACES", 200)
+    caplog.set_level(logging.INFO, "zeromem_gpu")
+    memory = small_memory(Config(host_bytes=1 << 20), encoder=HashEncoder(256))
+    memory.add(talk(100))
+    assert caplog.records == []
+    memory.add(talk(1000))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "1000 traces in 4 banks" in record.getMessage()
+    assert "host_bytes is 1 MB" in record.getMessage()
+    assert "harbour" not in caplog.text
+    caplog.clear()
+    small_memory().add(talk(1000))
+    assert [one.levelname for one in caplog.records] == ["INFO"]
+
+
+def test_a_dry_run_prints_sizes_and_makes_nothing(tmp_path: Path) -> None:
+    write_traces(tmp_path / "t.jsonl", talk(50))
+    words = ["index", str(tmp_path / "t.jsonl"), "--out", str(tmp_path / "out"), "--encoder", "minilm"]
+    done = CliRunner().invoke(app, [*words, "--dry-run", "--no-cache"])
+    assert done.exit_code == 0, done.output
+    assert "disk_bytes" in done.stdout
+    assert not (tmp_path / "out").exists()
 
 
 @contextmanager
