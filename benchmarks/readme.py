@@ -69,7 +69,7 @@ def main(
 
 def render(results: Path, baselines: Path) -> str:
     """The whole file."""
-    parts = [_HEAD, *_peers(results), *_growth(results), *_suite(baselines)]
+    parts = [_HEAD, *_peers(results), *_growth(results), *_durable(results), *_suite(baselines)]
     return "\n".join(parts)
 
 
@@ -119,6 +119,32 @@ def _growth(results: Path) -> Iterator[str]:
         yield _table(head, [batch_cells(row) for row in run["batches"]])
         shown = [f"{name} {value:.2f}" for name, value in run["exponents"].items() if value is not None]
         yield f"Exponents (slope of the logarithms): {', '.join(shown)}.\n"
+
+
+def _durable(results: Path) -> Iterator[str]:
+    for device, run in _runs(results, "durable-bank"):
+        yield f"## On disk and in memory: {device}\n\n{told(run['measured'])}.\n"
+        yield f"One invented conversation of {run['turns']:,} turns, vectors of a hash, 384 wide.\n"
+        rows = [
+            ["on disk", f"{run['disk_bytes_per_1000'] / 1e6:.3g}"],
+            ["arrays of the index", f"{run['facts_bytes_per_1000'] / 1e6:.3g}"],
+            ["process that built it, ready to search", f"{run['ready_bytes_per_1000'] / 1e6:.3g}"],
+            ["process that opened it", f"{run['opened_bytes_per_1000'] / 1e6:.3g}"],
+            ["process that opened and searched it", f"{run['searched_bytes_per_1000'] / 1e6:.3g}"],
+        ]
+        yield _table(["what", "MB per 1,000 turns"], rows)
+        yield (
+            f"Saving {run['save_s']:.2f} s, opening {run['open_s']:.2f} s (median of "
+            f"{len(run['open_all_s'])}), first search after it {run['first_search_s']:.2f} s.\n"
+        )
+    for device, run in _runs(results, "durable-readers"):
+        yield f"## Readers beside a writer: {device}\n\n{told(run['measured'])}.\n"
+        yield (
+            f"{run['readers']} threads search beside a writer for {run['seconds']:g} s: "
+            f"{run['searches']:,} searches, {run['writes']:,} writes, {len(run['errors'])} errors or torn "
+            f"results. Searches a second: {run['alone_per_s']:.1f} of one thread alone, {run['readers_per_s']:.1f} of all "
+            f"without the writer, {run['beside_writer_per_s']:.1f} beside it.\n"
+        )
 
 
 def _suite(baselines: Path) -> Iterator[str]:
