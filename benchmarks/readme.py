@@ -142,8 +142,9 @@ def _durable(results: Path) -> Iterator[str]:
         yield (
             f"{run['readers']} threads search beside a writer for {run['seconds']:g} s: "
             f"{run['searches']:,} searches, {run['writes']:,} writes, {len(run['errors'])} errors or torn "
-            f"results. Searches a second: {run['alone_per_s']:.1f} of one thread alone, {run['readers_per_s']:.1f} of all "
-            f"without the writer, {run['beside_writer_per_s']:.1f} beside it.\n"
+            f"results. Searches a second: {run['alone_per_s']:.1f} of one thread alone, "
+            f"{run['readers_per_s']:.1f} of all without the writer, "
+            f"{run['beside_writer_per_s']:.1f} beside it.\n"
         )
 
 
