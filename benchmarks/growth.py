@@ -55,7 +55,7 @@ def main(
     console = Console(width=None if sys.stdout.isatty() else 140)
     measured = measured_on(threads)
     console.print(told(measured))
-    _warm_up()
+    warm_up()
     rates = floors()
     by_size = []
     for turns in map(int, sizes.split(",")):
@@ -107,7 +107,7 @@ def _bank(turns: int, repeats: int, rates: dict[str, float]) -> dict[str, Any]:
     """Everything about one bank of a size."""
     invented = dialogue("one", turns + APPENDED, 64, 1)
     memory = hash_memory()
-    before = _resident()
+    before = resident()
     begin = time.perf_counter()
     report = memory.add(invented.traces[:turns])
     built = time.perf_counter()
@@ -131,7 +131,7 @@ def _bank(turns: int, repeats: int, rates: dict[str, float]) -> dict[str, Any]:
         "search_ms": 1e3 * spent / BATCH, "batch": BATCH, "search_stages_ms": stage_ms,
         "search_floor_ms": {name: 1e3 * value / BATCH for name, value in floor.items()},
         "single_ms": 1e3 * single, "bytes": info["bytes"] + held,
-        "resident_bytes": max(_resident() - before, 0),
+        "resident_bytes": max(resident() - before, 0),
     }  # fmt: skip
 
 
@@ -203,7 +203,7 @@ def _stack_bytes(ready: Prepared) -> int:
     return sum(seen.values())
 
 
-def _warm_up() -> None:
+def warm_up() -> None:
     """Compile every kernel before anything is timed."""
     invented = dialogue("one", 60, 40, 0)
     memory = hash_memory()
@@ -212,7 +212,7 @@ def _warm_up() -> None:
     memory.search(invented.questions[0], bank="one")
 
 
-def _resident() -> int:
+def resident() -> int:
     """Bytes of this process now, where /proc says so; its peak elsewhere."""
     gc.collect()
     try:

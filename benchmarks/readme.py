@@ -34,6 +34,7 @@ this text.
 | `python -m benchmarks.growth` | how time and memory grow with the bank and the batch |
 | `python -m benchmarks.compat` | the engine behind other front ends' calls |
 | `python -m benchmarks.encoding` | encoding and NER beside their plain forms, LoCoMo from nothing |
+| `python -m benchmarks.durable` | bytes, open time, and readers beside a writer for a minute |
 | `python -m benchmarks.readme` | this file |
 
 How `make bench` decides. Each benchmark first checks its result against another form of the same
@@ -76,6 +77,7 @@ def render(results: Path, baselines: Path) -> str:
         *_compat(results),
         *_growth(results),
         *_encoding(results),
+        *_durable(results),
         *_suite(baselines),
     ]
     return "\n".join(parts)
@@ -196,6 +198,33 @@ def _encoding(results: Path) -> Iterator[str]:
             if name in run:
                 yield f"- {name}: {run[name]['measured']}"
         yield ""
+
+
+def _durable(results: Path) -> Iterator[str]:
+    for device, run in _runs(results, "durable-bank"):
+        yield f"## On disk and in memory: {device}\n\n{told(run['measured'])}.\n"
+        yield f"One invented conversation of {run['turns']:,} turns, vectors of a hash, 384 wide.\n"
+        rows = [
+            ["on disk", f"{run['disk_bytes_per_1000'] / 1e6:.3g}"],
+            ["arrays of the index", f"{run['facts_bytes_per_1000'] / 1e6:.3g}"],
+            ["process that built it, ready to search", f"{run['ready_bytes_per_1000'] / 1e6:.3g}"],
+            ["process that opened it", f"{run['opened_bytes_per_1000'] / 1e6:.3g}"],
+            ["process that opened and searched it", f"{run['searched_bytes_per_1000'] / 1e6:.3g}"],
+        ]
+        yield _table(["what", "MB per 1,000 turns"], rows)
+        yield (
+            f"Saving {run['save_s']:.2f} s, opening {run['open_s']:.2f} s (median of "
+            f"{len(run['open_all_s'])}), first search after it {run['first_search_s']:.2f} s.\n"
+        )
+    for device, run in _runs(results, "durable-readers"):
+        yield f"## Readers beside a writer: {device}\n\n{told(run['measured'])}.\n"
+        yield (
+            f"{run['readers']} threads search beside a writer for {run['seconds']:g} s: "
+            f"{run['searches']:,} searches, {run['writes']:,} writes, {len(run['errors'])} errors or torn "
+            f"results. Searches a second: {run['alone_per_s']:.1f} of one thread alone, "
+            f"{run['readers_per_s']:.1f} of all without the writer, "
+            f"{run['beside_writer_per_s']:.1f} beside it.\n"
+        )
 
 
 def _suite(baselines: Path) -> Iterator[str]:

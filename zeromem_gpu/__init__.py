@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         InvalidInput,
         MissingDependency,
         ModelUnavailable,
+        OutOfMemory,
         StoreError,
         ZeroMemError,
     )
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from zeromem_gpu.text.entities import EntityExtractor, Mention, SpacyExtractor
     from zeromem_gpu.text.normalize import entity_name
     from zeromem_gpu.text.tokens import Analyzer
+    from zeromem_gpu.traces import read_traces, write_traces
     from zeromem_gpu.types import Answer, Boundary, Change, Evidence, QueryProfile, SearchResult, Trace
 
 _HOME = {
@@ -41,6 +43,7 @@ _HOME = {
     "Mention": "text.entities",
     "MissingDependency": "errors",
     "ModelUnavailable": "errors",
+    "OutOfMemory": "errors",
     "QueryProfile": "types",
     "Reader": "reader",
     "ReaderReply": "reader",
@@ -53,6 +56,8 @@ _HOME = {
     "calibrate_answer": "calibrate",
     "entity_name": "text.normalize",
     "make_reader": "reader",
+    "read_traces": "traces",
+    "write_traces": "traces",
 }
 
 __all__ = [
@@ -70,6 +75,7 @@ __all__ = [
     "Mention",
     "MissingDependency",
     "ModelUnavailable",
+    "OutOfMemory",
     "QueryProfile",
     "Reader",
     "ReaderReply",
@@ -82,6 +88,8 @@ __all__ = [
     "calibrate_answer",
     "entity_name",
     "make_reader",
+    "read_traces",
+    "write_traces",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Arguments of `Memory` that come as one value or as many, checked."""
+"""Arguments of `Memory`, checked; what may be a person's words never stands in a message."""
 
 from __future__ import annotations
 
@@ -23,6 +23,30 @@ def one_each(name: str, given: Any, count: int, default: Any) -> list[Any]:
             name, f"{len(values)} values", f"one value, or one for each of {count} questions"
         )
     return values
+
+
+def question_list(query: Any) -> list[str]:
+    """One question or several as a list; an `InvalidInput` for a blank one and for anything else."""
+    if not isinstance(query, Sequence):
+        raise InvalidInput("query", type(query).__name__, "a question or a sequence of questions")
+    questions = [query] if isinstance(query, str) else list(query)
+    for place, text in enumerate(questions):
+        if not isinstance(text, str) or not text.strip():
+            got = "blank text" if isinstance(text, str) else type(text).__name__
+            raise InvalidInput(f"query[{place}]", got, "a question that is not blank")
+    return questions
+
+
+def check_limit(limit: Any) -> None:
+    """Raise `InvalidInput` unless `limit` is None or a whole number from 1."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise InvalidInput("limit", repr(limit), "None, or a whole number from 1")
+
+
+def check_bank(name: Any) -> None:
+    """Raise `InvalidInput` unless a bank's name is text that is not empty."""
+    if not isinstance(name, str) or not name:
+        raise InvalidInput("bank", repr(name), "text that is not empty")
 
 
 def trace_list(traces: Trace | Iterable[Trace]) -> list[Trace]:

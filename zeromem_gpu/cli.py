@@ -1,4 +1,4 @@
-"""The command line: index, purge, search, ask, info, doctor, vectors, eval, compare, demo."""
+"""The command line: index, export, purge, search, ask, info, doctor, vectors, eval, compare, demo."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zeromem_gpu.errors import InvalidInput
+from zeromem_gpu.errors import InvalidInput, StoreError
 from zeromem_gpu.evaluate.commands import eval_app
 from zeromem_gpu.evaluate.compare import compare_command
 from zeromem_gpu.terminal import (
@@ -53,9 +53,14 @@ def index(
     settings: Settings = None,
     cache: Cache = None,
     no_cache: NoCache = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how large the index would be.")
+    ] = False,
 ) -> None:
     """Index traces, or add them to an index."""
-    from zeromem_gpu.printing import added_view, progress_bars
+    from dataclasses import asdict
+
+    from zeromem_gpu.printing import added_view, info_view, progress_bars
     from zeromem_gpu.settings import parse_settings
     from zeromem_gpu.traces import read_traces
 
@@ -69,13 +74,41 @@ def index(
             raise InvalidInput("--set", ", ".join(changes), "nothing where --out is an index already")
         memory = Memory.open(out, encoder=encoder, **options)
     else:
-        _make_folder(out)
+        if not dry_run:
+            _make_folder(out)
         options |= {} if encoder is None else {"encoder": encoder}
         memory = Memory(Config().replace(**changes), **options)
+    if dry_run:
+        console().print(info_view(asdict(memory.estimate(rows))))
+        return
     with progress_bars() as update:
         report = memory.add(rows, progress=update)
     memory.save(out)
     console().print(added_view(report))
+
+
+@app.command()
+@guarded
+def export(
+    directory: IndexFolder,
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="The JSON Lines file to write.")],
+    bank: Annotated[str | None, typer.Option(help="Only this bank.")] = None,
+) -> None:
+    """Write an index's raw traces with all their fields, as `index` reads them.
+
+    Needs no model, and works where other files of the index are damaged.
+    """
+    from zeromem_gpu.store import stored_traces
+    from zeromem_gpu.traces import write_traces
+
+    traces = (trace for trace in stored_traces(directory) if bank is None or trace.bank == bank)
+    try:
+        count = write_traces(out, traces)
+    except StoreError:
+        raise
+    except OSError as error:
+        raise InvalidInput("FILE", f"{out} ({error.strerror})", "a file that can be written") from error
+    console().print(f"{count:,} traces in {out}", markup=False)
 
 
 @app.command()
@@ -224,8 +257,11 @@ def info(
     """Show what an index holds and how it was made."""
     from zeromem_gpu import Memory
     from zeromem_gpu.printing import info_view
+    from zeromem_gpu.store import open_version
 
-    facts = Memory.open(directory).info()
+    version, files = open_version(directory)
+    facts = {**Memory.open(directory).info(), "version": version, "files": files}
+    facts["file_bytes"] = sum(files.values())
     if as_json:
         print_json(facts)
     else:

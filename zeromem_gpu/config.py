@@ -129,6 +129,8 @@ class Config:
 
     # -- running --
     batch_bytes: int = _number(1 << 30, 1 << 20, 1 << 50, "ours: working memory of one batch split")
+    host_bytes: int = _number(1 << 33, 1 << 20, 1 << 50, "ours: a search on the CPU, beside the facts")
+    device_bytes: int = _number(1 << 34, 1 << 20, 1 << 50, "ours: a search on a GPU, banks and work")
 
     def __post_init__(self) -> None:
         """Check every field against its annotation and range."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zeromem_gpu.cache import DiskCache, default_cache_dir
 from zeromem_gpu.config import Config
@@ -16,6 +17,9 @@ from zeromem_gpu.encoders import resolve_encoder
 from zeromem_gpu.encoders.vector_file import VectorFile
 from zeromem_gpu.errors import ZeroMemError
 from zeromem_gpu.text.entities import SpacyExtractor
+
+if TYPE_CHECKING:
+    from zeromem_gpu.store import Findings
 
 _NAME = "zeromem-gpu"
 _PIPELINE = re.compile(r"spacy-([\w.]+)/(\w+)-([\w.]+)/[\w-]+")
@@ -124,19 +128,27 @@ def _vectors(path: Path) -> Check:
 
 
 def _index(directory: Path, vectors: Path | None) -> Iterator[Check]:
-    """Every checksum of the index, then whether what reads text here is what built it."""
-    from zeromem_gpu.store import open_index
+    """Every file of the index, then whether what reads text here is what built it."""
+    from zeromem_gpu.store import inspect_directory, open_index
 
+    faults: list[Check] = []
     try:
+        found = inspect_directory(directory)
+        faults = list(_version_faults(directory, found))
         index, config, fingerprint = open_index(directory, verify=True)
     except ZeroMemError as error:
-        # what is damaged stays: parts of it may still be read
-        target = f"{directory}.new" if directory.is_dir() and any(directory.iterdir()) else directory
-        remedy = f"zeromem-gpu index TRACES.jsonl --out {target}"
+        target = directory
+        if directory.is_dir() and any(directory.iterdir()):
+            yield from faults
+            # what is damaged stays: parts of it may still be read
+            target = Path(f"{directory}.new")
+        remedy = faults[0].remedy if faults else f"zeromem-gpu index TRACES.jsonl --out {target}"
         yield Check("index", False, str(error), remedy, fatal=True)
         return
+    yield from faults
     traces = sum(len(bank.ids) for bank in index.banks.values())
-    yield Check("index", True, f"{traces:,} traces in {len(index.banks):,} banks, all checksums right")
+    detail = f"{traces:,} traces in {len(index.banks):,} banks, all checksums right"
+    yield Check("index", True, detail + (", of an older version" if any(f.fatal for f in faults) else ""))
     name, made = fingerprint["encoder"], fingerprint["encoder_fingerprint"]
     again = f"zeromem-gpu index TRACES.jsonl --out {directory}.new"
     export = f"zeromem-gpu vectors export --encoder {name} --out {vectors}"
@@ -157,6 +169,42 @@ def _index(directory: Path, vectors: Path | None) -> Iterator[Check]:
     )
     same_rules = entities.detail.rpartition("/")[2] == read.rpartition("/")[2]
     yield _compared(entities, read, pipeline if pipeline and same_rules else again)
+
+
+def _version_faults(directory: Path, found: Findings) -> Iterator[Check]:
+    """One finding for each version that is not whole, and for what the next save would meet."""
+    copy = f"{directory}.jsonl"
+    readable = next((version for version in found.versions if version.texts), None)
+    again = f"zeromem-gpu index TRACES.jsonl --out {directory}.new"
+    if readable is not None:
+        again = f"zeromem-gpu export {directory} {copy} && zeromem-gpu index {copy} --out {directory}.new"
+        again += f" --encoder {readable.encoder}"
+    newest = True
+    for version in found.versions:
+        if version.future:
+            yield Check(
+                f"index {version.name}", False, version.faults[0], f"pip install -U {_NAME}", newest
+            )
+        elif version.faults:
+            detail = "; ".join(version.faults) + ("" if newest else "; a newer version serves")
+            yield Check(f"index {version.name}", False, detail, again, newest)
+        # what lies behind a whole version is only its fallback
+        newest = newest and bool(version.faults)
+    if found.versions and not found.pointed:
+        remedy = f"echo {found.versions[0].name} > {directory}/CURRENT"
+        yield Check("index CURRENT", False, "is missing or names no version; the newest serves", remedy)
+    if found.left:
+        yield Check(
+            "index leftovers", False, f"{', '.join(found.left)} of a save that was cut short",
+            f"rm -r {' '.join(str(directory / name) for name in found.left)}",
+        )  # fmt: skip
+    if not found.writable:
+        yield Check("index folder", False, "may be read but not written", f"chmod u+wx {directory}")
+    if found.bytes_free < found.bytes_needed:
+        short = (
+            f"{found.bytes_free / 1e6:,.1f} MB free, the next save takes {found.bytes_needed / 1e6:,.1f}"
+        )
+        yield Check("index disk", False, short, f"df -h {directory}")
 
 
 def _compared(found: Check, wanted: str, remedy: str) -> Check:

@@ -27,3 +27,7 @@ class ModelUnavailable(ZeroMemError, RuntimeError):
 
 class StoreError(ZeroMemError, OSError):
     """An index directory cannot be written or read as it stands."""
+
+
+class OutOfMemory(ZeroMemError, MemoryError):
+    """Not even the smallest step of a search or an encoder fits into memory; nothing was changed."""

@@ -9,9 +9,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from zeromem_gpu.arguments import name_list, one_each, trace_list
+from zeromem_gpu.arguments import (
+    check_bank,
+    check_limit,
+    name_list,
+    one_each,
+    question_list,
+    trace_list,
+)
 from zeromem_gpu.build.boundary import check_boundary
 from zeromem_gpu.build.check import check_traces
+from zeromem_gpu.build.estimate import SizeReport, announce, estimate_size
 from zeromem_gpu.build.facts import MemoryIndex
 from zeromem_gpu.build.forget import chosen_rows, compact, forget
 from zeromem_gpu.build.ingest import ingest
@@ -27,6 +35,7 @@ from zeromem_gpu.text.dates import parse_time
 from zeromem_gpu.text.entities import EntityExtractor
 from zeromem_gpu.text.normalize import clean
 from zeromem_gpu.toolbox import Toolbox
+from zeromem_gpu.traces import write_traces
 from zeromem_gpu.types import Answer, Boundary, SearchResult, Trace
 
 if TYPE_CHECKING:
@@ -110,11 +119,18 @@ class Memory:
         with self._writing:
             tools = self._toolbox.tools()
             index = self._index or MemoryIndex.empty(tools.encoder.dim)
+            announce([one.trace for one in checked], self.config, tools.encoder.dim)
             self._index, report = ingest(index, checked, tools, self.config, progress)
         return AddReport(
             report.added, report.updated, report.unchanged, report.units,
             tuple(report.quarantined), report.timings, report.split,
         )  # fmt: skip
+
+    def estimate(self, traces: Trace | Iterable[Trace]) -> SizeReport:
+        """How large an index of these traces would be, from a sample; nothing is stored or encoded."""
+        checked = check_traces(trace_list(traces), self.config.timezone)
+        dim = self._toolbox.tools().encoder.dim
+        return estimate_size([one.trace for one in checked], self.config, dim)
 
     def update(self, traces: Trace | Iterable[Trace], **options: Any) -> AddReport:
         """`add` for traces that are there: an id that its bank does not have is an `InvalidInput`."""
@@ -154,8 +170,8 @@ class Memory:
         if all(condition is None for condition in (ids, bank, sessions, before)):
             raise InvalidInput("delete", "no condition", "ids, bank, sessions or before")
         chosen = name_list("ids", ids), name_list("sessions", sessions)
-        if bank is not None and (not isinstance(bank, str) or not bank):
-            raise InvalidInput("bank", repr(bank), "text that is not empty")
+        if bank is not None:
+            check_bank(bank)
         instant = parse_time(before, self.config.timezone)[0] if before is not None else None
         with self._writing:
             index = self._index
@@ -247,26 +263,18 @@ class Memory:
         Returns:
             A `SearchResult` for a string, a list of them for a sequence (empty for an empty one).
         """
-        one = isinstance(query, str)
-        if not isinstance(query, Sequence):
-            raise InvalidInput("query", type(query).__name__, "a question or a sequence of questions")
-        questions = [query] if isinstance(query, str) else list(query)
+        questions = question_list(query)
         config = self._search_config(config, top_k)
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-            raise InvalidInput("limit", repr(limit), "None, or a whole number from 1")
-        for place, text in enumerate(questions):
-            if not isinstance(text, str) or not text.strip():
-                raise InvalidInput(f"query[{place}]", repr(text)[:40], "a question that is not blank")
+        check_limit(limit)
         index = self._index
         banks = one_each("bank", bank, len(questions), self._default_bank(index, bank, questions))
         boundaries = one_each("boundary", boundary, len(questions), None)
         for name in banks:
-            if not isinstance(name, str) or not name:
-                raise InvalidInput("bank", repr(name), "text that is not empty")
+            check_bank(name)
         for one_boundary in dict.fromkeys(boundaries):
             check_boundary(one_boundary, self.config.timezone)
         results = self._searcher.search(index, questions, banks, boundaries, config, limit, explain)
-        return results[0] if one else results
+        return results[0] if isinstance(query, str) else results
 
     @overload
     def ask(self, query: str, **options: Any) -> Answer: ...
@@ -311,7 +319,7 @@ class Memory:
             zero are zero.
         """
         if isinstance(texts, str):
-            raise InvalidInput("texts", repr(texts)[:40], "a sequence of texts")
+            raise InvalidInput("texts", "one str", "a sequence of texts")
         return checked_encode(self._toolbox.tools().encoder, [clean(text) for text in texts])[0]
 
     def vectors(self, ids: str | Sequence[str], *, bank: str = "default") -> np.ndarray:
@@ -381,7 +389,7 @@ class Memory:
             cache_dir=cache_dir, extractor=extractor,
         )  # fmt: skip
         memory._index = index
-        memory._toolbox.expect(fingerprint)
+        memory._toolbox.expect(fingerprint, named_by_index=encoder is None)
         return memory
 
     @property
@@ -409,6 +417,12 @@ class Memory:
             "fingerprint": self._toolbox.fingerprint(),
             "config": self.config.to_dict(),
         }
+
+    def export_traces(self, path: str | Path, *, bank: str | None = None) -> int:
+        """Write the raw traces of a bank, or of all, as JSON Lines that `read_traces` reads; how many."""
+        from zeromem_gpu.store import live_traces
+
+        return write_traces(path, live_traces(self._index, bank) if self._index is not None else ())
 
     def export_vectors(self, path: str | Path) -> int:
         """Write the encoder's cached vectors to a file that `vectors=` reads; returns how many."""

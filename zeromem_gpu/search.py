@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from zeromem_gpu.budget import Budget, is_out_of_memory, release
 from zeromem_gpu.build.boundary import hidden_units
 from zeromem_gpu.build.facts import Bank, MemoryIndex
-from zeromem_gpu.build.stack import Stack, stack_banks
+from zeromem_gpu.build.stack import Stack
 from zeromem_gpu.build.views import BankView, bank_view, positions
 from zeromem_gpu.config import Config
 from zeromem_gpu.encoders.protocol import checked_encode
-from zeromem_gpu.errors import InvalidInput
+from zeromem_gpu.errors import InvalidInput, OutOfMemory
 from zeromem_gpu.query.batch import Keyed, QueryBatch, Ragged, build_batch
 from zeromem_gpu.retrieve.closure import RULES
 from zeromem_gpu.retrieve.engine import Hidden, Ranked, retrieve
+from zeromem_gpu.stacks import Stacks
 from zeromem_gpu.stopwatch import Stopwatch
 from zeromem_gpu.text.normalize import clean
 from zeromem_gpu.toolbox import Toolbox
@@ -29,7 +29,6 @@ from zeromem_kernels.related import on_grid
 if TYPE_CHECKING:
     import torch
 
-_STACKS_KEPT = 4
 # of each view's own ranking, shown by explain
 _LISTED = 10
 
@@ -51,13 +50,13 @@ class Prepared:
 
 
 class Searcher:
-    """Runs searches on one device and keeps the stacks of the last few sets of banks."""
+    """Runs searches on one device, each in parts that fit the memory budget."""
 
     def __init__(self, device: torch.device, toolbox: Toolbox) -> None:
         self.device = device
         self._toolbox = toolbox
-        self._stacks: OrderedDict[tuple[Any, ...], Stack] = OrderedDict()
-        self._lock = threading.Lock()
+        self._stacks = Stacks(device)
+        self._budget = Budget(str(device))
 
     def search(
         self, index: MemoryIndex | None, questions: Sequence[str], names: Sequence[str],
@@ -72,17 +71,21 @@ class Searcher:
         asked = [place for place, name in enumerate(names) if index is not None and name in index.banks]
         if index is not None and asked:
             mine = [names[place] for place in asked]
-            ready = self.prepare(index, [profiles[place] for place in asked], mine, config, clock)
-            hidden = _hidden(index, ready, mine, [boundaries[place] for place in asked], config)
+            views = self._views(index, mine, config)
+            clock.lap("prepare_s")
+            # encoded as one batch, so that no vector depends on how the rest is split
+            some = [profiles[place] for place in asked]
+            batch = self._batch(index, some, [views[name] for name in mine], config)
+            clock.lap("encode_queries_s")
+            bounds = [boundaries[place] for place in asked]
             listed = _LISTED if explain else 0
-            ranked = retrieve(ready.stack, ready.bank_of, ready.batch, hidden, config, listed)
-            clock.lap("retrieve_s")
-            clock.laps |= ranked.timings
-            for row, place in enumerate(asked):
-                unit_rows = ready.views[names[place]].rows.unit_rows
-                evidence[place] = _evidence(index, index.banks[names[place]], unit_rows, ranked, row, limit)
-                if explain:
-                    rankings[place] = _rankings(index, index.banks[names[place]], unit_rows, ranked, row)
+            parts = self._in_parts(index, mine, views, batch, bounds, config, listed, clock)
+            for rows, ranked in parts:
+                for at, row in enumerate(rows.tolist()):
+                    bank, unit_rows = index.banks[mine[row]], views[mine[row]].rows.unit_rows
+                    evidence[asked[row]] = _evidence(index, bank, unit_rows, ranked, at, limit)
+                    if explain:
+                        rankings[asked[row]] = _rankings(index, bank, unit_rows, ranked, at)
             clock.lap("texts_s")
         return [
             SearchResult(text, name, profile, found, clock.laps if explain else None, lists)
@@ -90,6 +93,59 @@ class Searcher:
                 questions, names, profiles, evidence, rankings, strict=True
             )
         ]
+
+    def _in_parts(
+        self, index: MemoryIndex, names: Sequence[str], views: Mapping[str, BankView], batch: QueryBatch,
+        boundaries: Sequence[Boundary | None], config: Config, listed: int, clock: Stopwatch,
+    ) -> list[tuple[np.ndarray, Ranked]]:  # fmt: skip
+        """Rank the questions (banks `names`) in parts within the budget: (their rows, what was found)."""
+        before = self._budget.halvings
+        waiting, done = [np.arange(len(names))], []
+        while waiting:
+            rows = waiting.pop(0)
+            seen = self._budget.halvings
+            mine = [names[row] for row in rows.tolist()]
+            split = self._stacks.split(index, mine, views, self._budget.banks(config))
+            if len(split) > 1:
+                waiting = [rows[places] for places in split] + waiting
+                continue
+            failed: BaseException | None = None
+            try:
+                bounds = [boundaries[row] for row in rows.tolist()]
+                part = batch.take(rows)
+                done.append((rows, self._part(index, mine, views, part, bounds, config, listed, clock)))
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                failed = error.with_traceback(None)  # which would keep the arrays of the attempt alive
+            if failed is not None:
+                self._stacks.drop()
+                release(str(self.device))
+                try:
+                    self._budget.halve(seen, config, failed)
+                except OutOfMemory:
+                    self._budget.restore(before)
+                    raise
+                waiting.insert(0, rows)
+        return done
+
+    def _part(
+        self, index: MemoryIndex, names: Sequence[str], views: Mapping[str, BankView], batch: QueryBatch,
+        boundaries: Sequence[Boundary | None], config: Config, listed: int, clock: Stopwatch,
+    ) -> Ranked:  # fmt: skip
+        """Rank the questions of one part."""
+        mine = {name: views[name] for name in sorted(set(names))}
+        stack = self._stacks.get(index, mine, config, self._budget.banks(config))
+        order = {name: at for at, name in enumerate(mine)}
+        ready = Prepared(stack, batch, np.array([order[name] for name in names]), mine)
+        clock.lap("prepare_s")
+        hidden = _hidden(index, ready, names, boundaries, config)
+        work = self._budget.work(config)
+        ranked = retrieve(stack, ready.bank_of, batch, hidden, config, work, listed)
+        clock.lap("retrieve_s")
+        for stage, seconds in ranked.timings.items():
+            clock.laps[stage] = clock.laps.get(stage, 0.0) + seconds
+        return ranked
 
     def profiles(
         self, index: MemoryIndex | None, questions: Sequence[str], names: Sequence[str], config: Config
@@ -107,14 +163,17 @@ class Searcher:
     ) -> Prepared:  # fmt: skip
         """Views and stack of the banks (each must exist), and the questions as arrays and vectors."""
         clock = clock or Stopwatch()
-        # in one order whatever the questions': the same banks find the same stack
-        views = {name: bank_view(index, index.banks[name], config) for name in sorted(set(names))}
-        stack = self._stack(index, list(views), list(views.values()), config)
+        views = self._views(index, names, config)
+        stack = self._stacks.get(index, views, config, self._budget.banks(config))
         clock.lap("prepare_s")
         batch = self._batch(index, profiles, [views[name] for name in names], config)
         clock.lap("encode_queries_s")
         order = {name: at for at, name in enumerate(views)}
         return Prepared(stack, batch, np.array([order[name] for name in names]), views)
+
+    def _views(self, index: MemoryIndex, names: Sequence[str], config: Config) -> dict[str, BankView]:
+        """The views of some banks, in one order whatever the questions': the same banks, the same stack."""
+        return {name: bank_view(index, index.banks[name], config) for name in sorted(set(names))}
 
     def _batch(
         self, index: MemoryIndex, profiles: Sequence[QueryProfile], views: Sequence[BankView],
@@ -133,35 +192,13 @@ class Searcher:
         vectors, bad = checked_encode(tools.encoder, [*texts, *names, *spelt])
         if bad[: len(texts)].any():
             first = int(np.flatnonzero(bad[: len(texts)])[0])
-            got = f"{texts[first][:40]!r}, for which the encoder gives a zero or NaN vector"
+            got = "a text for which the encoder gives a zero or NaN vector"
             raise InvalidInput(f"query[{first}]", got, "questions that the encoder can read")
         asked, named, alone = np.split(vectors, [len(texts), len(texts) + len(names)])
         return replace(
             batch, vectors=asked, entity_vectors=Keyed(entities, named),
             word_vectors=Keyed(words, on_grid(alone)),
         )  # fmt: skip
-
-    def _stack(
-        self, index: MemoryIndex, names: Sequence[str], views: Sequence[BankView], config: Config
-    ) -> Stack:
-        """The stacked views of some banks; the last few are kept while their banks are current."""
-        # the banks themselves are the key: an id could be taken again by the bank of a newer version
-        shape = (config.bm25_k1, config.bm25_b, config.chain_weight)
-        key = (*(index.banks[name] for name in names), *shape)
-        with self._lock:
-            found = self._stacks.get(key)
-            if found is not None:
-                self._stacks.move_to_end(key)
-                return found
-        # outside the lock: another search need not wait, at worst two make the same stack
-        found = stack_banks(views, self.device)
-        with self._lock:
-            for old in [old for old in self._stacks if not _current(index, old)]:
-                del self._stacks[old]
-            self._stacks[key] = found
-            while len(self._stacks) > _STACKS_KEPT:
-                self._stacks.popitem(last=False)
-        return found
 
 
 def _unknown(asked: Ragged, live: Sequence[np.ndarray]) -> np.ndarray:
@@ -172,12 +209,6 @@ def _unknown(asked: Ragged, live: Sequence[np.ndarray]) -> np.ndarray:
         mine = asked.values[ptr[at] : ptr[at + 1]]
         unknown |= set(mine[positions(mine, keys) < 0].tolist())
     return np.array(sorted(unknown), np.int64)
-
-
-def _current(index: MemoryIndex, key: tuple[Any, ...]) -> bool:
-    """Whether a stack's banks are all in this version: an outdated one would keep old vectors alive."""
-    banks = (part for part in key if isinstance(part, Bank))
-    return all(index.banks.get(bank.name) is bank for bank in banks)
 
 
 def _hidden(

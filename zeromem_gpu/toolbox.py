@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,13 +14,15 @@ from zeromem_gpu.config import Config
 from zeromem_gpu.encoders import export_vectors, resolve_encoder
 from zeromem_gpu.encoders.protocol import Encoder
 from zeromem_gpu.encoders.vector_file import vector_namespace
-from zeromem_gpu.errors import InvalidInput
+from zeromem_gpu.errors import InvalidInput, StoreError
 from zeromem_gpu.query.profile import Profiler
 from zeromem_gpu.text.entities import CachedExtractor, EntityExtractor, SpacyExtractor
 from zeromem_gpu.text.tokens import Analyzer
 
 # banks with an extractor of their own, in a fingerprint
 _OF_BANKS = "ner_of_banks"
+# "minilm", or a name on the Hugging Face hub: owner/model; "plain:" before it names another form of it
+_MODEL_NAME = re.compile(r"(plain:)?[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 class Toolbox:
@@ -42,18 +45,25 @@ class Toolbox:
         self._extractor = None if isinstance(extractor, Mapping) else extractor
         self._bank_extractors = dict(extractor) if isinstance(extractor, Mapping) else {}
         self._expected: dict[str, Any] | None = None
+        self._named_by_index = False
         self._tools: Tools | None = None
         self._profiler: Profiler | None = None
         self._lock = threading.Lock()
 
-    def expect(self, fingerprint: Mapping[str, Any]) -> None:
-        """Belong to an opened index: tools that differ from its fingerprint are refused by name."""
+    def expect(self, fingerprint: Mapping[str, Any], *, named_by_index: bool = False) -> None:
+        """Belong to an opened index: tools that differ from its fingerprint are refused by name.
+
+        Where it is the index that named the encoder, the name of a directory is refused as well.
+        """
         self._expected = dict(fingerprint)
+        self._named_by_index = named_by_index
 
     def tools(self) -> Tools:
         """What reads text; loads the models at the first call."""
         with self._lock:
             if self._tools is None:
+                if self._named_by_index and self._vectors is None:
+                    _refuse_path(self._encoder)
                 encoder = resolve_encoder(
                     self._encoder, device=self._device, vectors=self._vectors, cache=self._cache
                 )
@@ -130,6 +140,15 @@ def _compare(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
                 "extractor", repr(other), f"{wanted!r} for bank {bank!r}, which built it",
                 f"Open the index with extractor={{{bank!r}: …}}, or index the traces again.",
             )  # fmt: skip
+
+
+def _refuse_path(encoder: str | Encoder) -> None:
+    """An index comes from somebody: it may name a model, and its reader says which folders to load from."""
+    if isinstance(encoder, str) and not _MODEL_NAME.fullmatch(encoder):
+        raise StoreError(
+            f"The index names the encoder {encoder!r}, a directory. If you trust it, open the index with "
+            "encoder= and that path (--encoder on the command line)."
+        )
 
 
 def _cache_path(cache_dir: str | Path | bool | None) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,8 @@ from zeromem_gpu.types import Trace
 _FIELDS = tuple(spec.name for spec in dataclasses.fields(Trace))
 _REQUIRED = ("id", "text")
 _NULLABLE = ("turn", "time", "speaker", "role", "source", "caption")
+# two lone surrogates that JSON, which escapes them, would read as one character
+_JOINED = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def read_traces(path: str | Path) -> Iterator[Trace]:
@@ -71,6 +74,7 @@ def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
     """Write traces as `read_traces` reads them and return how many; datetimes become ISO 8601.
 
     The file is replaced only when every trace has been written. Fields at their defaults are left out.
+    Lone surrogates are escaped; two that would come back as one character raise `InvalidInput`.
     """
     target = Path(path)
     partial = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -78,7 +82,7 @@ def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
     try:
         with open(partial, "w", encoding="utf-8") as file:
             for trace in traces:
-                file.write(json_line(_row(trace)))
+                file.write(_line(trace))
                 count += 1
         os.replace(partial, target)
     finally:
@@ -94,6 +98,17 @@ def json_line(value: Any) -> str:
     except UnicodeEncodeError:
         line = json.dumps(value)
     return line + "\n"
+
+
+def _line(trace: Trace) -> str:
+    row = _row(trace)
+    line = json_line(row)
+    if "\\ud" in line and _JOINED.search(json.dumps(row, ensure_ascii=False)):
+        raise InvalidInput(
+            f"trace {trace.id!r}", "a high and a low surrogate side by side", "any text but that",
+            "JSON would join them into one character; update or delete the trace first.",
+        )  # fmt: skip
+    return line
 
 
 def _row(trace: Trace) -> dict[str, Any]:
@@ -139,4 +154,6 @@ def _check(where: str, name: str, value: Any) -> None:
     else:
         fits, allowed = isinstance(value, str), "a string"
     if not fits:
-        raise InvalidInput(where, f"{name} = {value!r:.60}", f"{name} as {allowed}")
+        # a value may be what somebody said, so it is not repeated
+        kind = "another" if type(value) in (dict, list) else f"{type(value).__name__}"
+        raise InvalidInput(where, f"{name} of JSON type {kind}", f"{name} as {allowed}")

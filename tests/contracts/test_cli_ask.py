@@ -121,7 +121,10 @@ def test_doctor_names_a_broken_file_and_the_remedy(index: Path, tmp_path: Path) 
     assert done.exit_code == 2
     fault = next(check for check in json.loads(done.stdout) if check["name"] == "index")
     assert not fault["ok"]
-    assert fault["remedy"] == f"zeromem-gpu index TRACES.jsonl --out {broken}.new"
+    assert fault["remedy"] == (
+        f"zeromem-gpu export {broken} {broken}.jsonl && "
+        f"zeromem-gpu index {broken}.jsonl --out {broken}.new --encoder minilm"
+    )
     assert runner.invoke(app, ["doctor", str(tmp_path / "nowhere")]).exit_code == 2
 
 

@@ -46,7 +46,7 @@ def _check(trace: Trace, place: int, zone: str) -> CheckedTrace:
     ):
         raise InvalidInput(f"turn of {where}", repr(turn), "None, or a whole number from 0")
     if not isinstance(trace.entities, (tuple, list)) or not all(isinstance(e, str) for e in trace.entities):
-        raise InvalidInput(f"entities of {where}", repr(trace.entities), "a tuple of names")
+        raise InvalidInput(f"entities of {where}", type(trace.entities).__name__, "a tuple of names")
     if not isinstance(trace.metadata, Mapping):
         raise InvalidInput(
             f"metadata of {where}", type(trace.metadata).__name__, "a mapping of JSON values"

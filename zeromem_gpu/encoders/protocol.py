@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from zeromem_gpu.errors import InvalidInput
+from zeromem_gpu.budget import is_out_of_memory, release
+from zeromem_gpu.errors import InvalidInput, OutOfMemory
+
+logger = logging.getLogger(__name__)
 
 Vectors: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.float32]]  # [n, D]
 Mask: TypeAlias = np.ndarray[tuple[int], np.dtype[np.bool_]]  # [n]
@@ -102,8 +106,57 @@ def checked_encode(
     """Encode and verify: (vectors float32 [n, D], bad bool [n]).
 
     Rows that hold NaN or infinity or are zero are marked in `bad` and zeroed. Raises `InvalidInput` when
-    the encoder returns another shape or dtype than it promises, or rows that are not of length 1.
+    the encoder returns another shape or dtype than it promises, or rows that are not of length 1. Where
+    memory runs out, the texts go to the encoder in halves, and `OutOfMemory` is raised when one text does
+    not fit.
     """
+    parts: list[tuple[Vectors, Mask]] = []
+    begin, size, ahead = 0, max(len(texts), 1), 0
+    while begin < len(texts) or not parts:
+        part = texts[begin : begin + size]
+        ticks = _Ticks(progress, ahead)
+        failed: BaseException | None = None
+        try:
+            parts.append(_checked(encoder, part, ticks))
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            if len(part) <= 1:
+                raise OutOfMemory(
+                    f"one text does not fit into memory beside the encoder {encoder.name}. Free memory, "
+                    "choose a smaller encoder or another device, or a smaller unit_chars."
+                ) from error
+            failed = error.with_traceback(None)  # which would keep the arrays of the attempt alive
+        # what was told of a failed attempt is done again and not told again
+        ahead = ticks.ahead if failed is None else ticks.ahead + ticks.told
+        if failed is None:
+            begin += len(part)
+            continue
+        if size == len(texts):
+            logger.warning("out of memory while encoding: %d texts go to the encoder in parts", len(texts))
+        size = (len(part) + 1) // 2
+        release(str(getattr(encoder, "device", "cuda")))
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+class _Ticks:
+    """Passes progress on, but for the first `ahead` texts, of which it was told before."""
+
+    def __init__(self, progress: Progress | None, ahead: int) -> None:
+        self._progress, self.ahead, self.told = progress, ahead, 0
+
+    def __call__(self, more: int) -> None:
+        known = min(self.ahead, more)
+        self.ahead -= known
+        self.told += more
+        if self._progress is not None and more > known:
+            self._progress(more - known)
+
+
+def _checked(encoder: Encoder, texts: Sequence[str], progress: Progress) -> tuple[Vectors, Mask]:
+    """What the encoder returns for some texts, verified."""
     found = np.asarray(encoder.encode(texts, progress))
     wanted = (len(texts), encoder.dim)
     if found.shape != wanted:

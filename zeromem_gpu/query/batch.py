@@ -7,7 +7,7 @@ banks and moves the rest to its device.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -85,6 +85,18 @@ class QueryBatch:
     def __len__(self) -> int:
         """The number of questions."""
         return len(self.vectors)
+
+    def take(self, rows: np.ndarray) -> QueryBatch:
+        """The given questions in the given order; what they refer to is shared."""
+        ragged = {
+            name: getattr(self, name).take(rows)
+            for name in ("terms", "words", "phrases", "subjects", "entities")
+        }
+        plain = {
+            name: getattr(self, name)[rows]
+            for name in ("vectors", "validity", "type_bits", "dated", "relational")
+        }
+        return replace(self, **ragged, **plain)
 
 
 def build_batch(profiles: Sequence[QueryProfile], vectors: np.ndarray, analyzer: Analyzer) -> QueryBatch:

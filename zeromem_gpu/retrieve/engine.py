@@ -58,13 +58,9 @@ class Ranked:
 
 
 def retrieve(
-    stack: Stack,
-    banks: np.ndarray,
-    batch: QueryBatch,
-    hidden: Hidden | None,
-    config: Config,
-    listed: int = 0,
-) -> Ranked:
+    stack: Stack, banks: np.ndarray, batch: QueryBatch, hidden: Hidden | None, config: Config,
+    budget: int | None = None, listed: int = 0,
+) -> Ranked:  # fmt: skip
     """Rank every question's units in its own bank.
 
     Args:
@@ -73,11 +69,12 @@ def retrieve(
         batch: the questions.
         hidden: what boundaries hide, or None.
         config: the method's numbers.
+        budget: bytes of working memory, `config.batch_bytes` where it is None; no score depends on it.
         listed: how many units of each view's own ranking to return in `lists`.
     """
     timings: dict[str, float] = {}
     parts: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []
-    for group in cut(banks, stack, batch, config.batch_bytes):
+    for group in cut(banks, stack, batch, budget or config.batch_bytes):
         if hidden is not None:
             group = replace(group, hidden=_hidden_matrix(group, hidden))
         found = _run(group, _within(config, group), Stopwatch(timings), listed)

@@ -18,8 +18,19 @@ opening runs no code from the directory.
 
 A version is written aside as `v000N.partial`, its manifest last, then renamed, then named by CURRENT; each
 step is flushed to disk before the next. Whatever interrupts a save, the version before stays and opens.
+Where other files are damaged, the traces of a version can still be read and exported (`inspect.py`).
 """
 
+from zeromem_gpu.store.inspect import Findings, inspect_directory, open_version, stored_traces
+from zeromem_gpu.store.trace_rows import live_traces
 from zeromem_gpu.store.versions import open_index, save_index
 
-__all__ = ["open_index", "save_index"]
+__all__ = [
+    "Findings",
+    "inspect_directory",
+    "live_traces",
+    "open_index",
+    "open_version",
+    "save_index",
+    "stored_traces",
+]
