@@ -53,7 +53,7 @@ class Compiled:
 
 _INT64 = ("tile_bank", "node_ptr", "starts", "group_ptr", "slice_ptr", "scratch_starts", "gap_starts",
           "mass_starts", "sum_starts", "long_group", "source_starts", "entity_starts", "unit_starts",
-          "node_starts")  # fmt: skip
+          "node_starts", "bank", "term_ptr", "indptr", "query_ptr")  # fmt: skip
 _INT32 = (
     "lane_row",
     "columns",
@@ -65,6 +65,8 @@ _INT32 = (
     "graph_rows",
     "hierarchy_rows",
     "best_row",
+    "documents",
+    "terms",
 )
 _COUNTS = (
     "i_first",
@@ -154,6 +156,8 @@ def variants() -> Iterator[Variant]:
         select, "_select", "32, 2048 blocks", {"WIDTH": 32, "BLOCKS": 2048, "ROWS": ROWS}, {}, 4, {}
     )
     yield Variant(select, "_fuse", "32 of 32", {"WIDTH": 32, "GRAPH": 32, "HIERARCHY": 32}, {}, 1, exact)
+    lexical, scatter = "zeromem_kernels.gpu.lexical", {"WIDTH": 32, "POSTINGS": 256}
+    yield Variant(lexical, "_scatter", "32", scatter, {}, 4, {})
 
 
 def compile_one(variant: Variant, target: int) -> Compiled:
@@ -176,7 +180,7 @@ def compile_one(variant: Variant, target: int) -> Compiled:
     source = ASTSource(function, signature, constants, attrs)
     options = {"num_warps": variant.warps, **variant.options}
     made = triton.compile(source, target=GPUTarget("cuda", target, 32), options=options)
-    usage, assembly = _disassemble(made.asm["cubin"])
+    usage, assembly = disassemble(made.asm["cubin"])
     return Compiled(
         variant.kernel, variant.name, target,
         registers=_number(r"REG:(\d+)", usage),
@@ -199,7 +203,7 @@ def _type(name: str, variant: Variant) -> str:
     return "*i64" if name in _INT64 else "*i32" if name in _INT32 else "*fp32"
 
 
-def _disassemble(cubin: bytes) -> tuple[str, str]:
+def disassemble(cubin: bytes) -> tuple[str, str]:
     import triton
 
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
