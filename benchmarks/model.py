@@ -260,6 +260,23 @@ def ordered_topk(rows: np.ndarray, width: int, k: int) -> Cost:
     return Cost(dram + best + again, dram, n * width + tiles * width * k * rows_a_block)
 
 
+def bm25(postings: int, terms: int, cells: int) -> Cost:
+    """BM25's Triton form: `terms` known terms of all queries, their `postings`, and so many scores.
+
+    Each posting reads a document and a weight, reads its score and writes it back; scores begin as zeros.
+    Memory is the most that there is: no posting is met twice.
+    """
+    return Cost(
+        terms * _I32 + postings * (_I32 + 3 * _F32), cells * _F32 + postings * (_I32 + _F32), postings
+    )
+
+
+def bm25_tile(postings: int, cells: int) -> Cost:
+    """BM25 in shared memory: postings read once, scores written once; peaks and bisection are left out."""
+    moved = postings * (_I32 + _F32) + cells * _F32
+    return Cost(moved, moved, postings)
+
+
 def fuse(tiles: int, width: int, graph: int, hierarchy: int, k: int) -> Cost:
     """Fusion of two lists of `graph` and `hierarchy` candidates a column."""
     if k == 0:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from zeromem_kernels.checks import expect_whole
-from zeromem_kernels.tiles import Axis, Csr, Tiles, compiled, run_tiles
+from zeromem_kernels.tiles import Axis, Csr, Tiles, compiled, on_triton, run_tiles
 from zeromem_kernels.topk import TopK, ordered_topk
 
 
@@ -90,6 +90,10 @@ def bm25(postings: Csr, term_ptr: Tensor, terms: Ragged, axis: Axis) -> Tensor:
     Returns:
         float32 [rows, width], 0 where no term occurs.
     """
+    if on_triton(postings.weights):
+        from zeromem_kernels.gpu import lexical
+
+        return lexical.bm25(postings, term_ptr, *terms, axis)
     if cpu := compiled(postings.weights):
         out = axis.empty()
         run_tiles(cpu.bm25_scatter, axis.tiles, axis.tiles.bank, term_ptr, postings.indptr, postings.indices,

@@ -53,7 +53,7 @@ class Compiled:
 
 _INT64 = ("tile_bank", "node_ptr", "starts", "group_ptr", "slice_ptr", "scratch_starts", "gap_starts",
           "mass_starts", "sum_starts", "long_group", "source_starts", "entity_starts", "unit_starts",
-          "node_starts")  # fmt: skip
+          "node_starts", "bank", "term_ptr", "indptr", "query_ptr")  # fmt: skip
 _INT32 = (
     "lane_row",
     "columns",
@@ -65,6 +65,8 @@ _INT32 = (
     "graph_rows",
     "hierarchy_rows",
     "best_row",
+    "documents",
+    "terms",
 )
 _COUNTS = (
     "i_first",
@@ -158,6 +160,8 @@ def variants() -> Iterator[Variant]:
         types = {"hidden": f"*{storage}", "starts": "*i32", "n_rows_most": "i32"}
         meta = {"WIDTH": width, "BLOCK": 1 << (width - 1).bit_length(), "ROWS": rows}
         yield Variant("zeromem_kernels.gpu.pool", "pool", f"{name} {storage} {width}", meta, types, 4, {})
+    lexical, scatter = "zeromem_kernels.gpu.lexical", {"WIDTH": 32, "POSTINGS": 256}
+    yield Variant(lexical, "_scatter", "32", scatter, {}, 4, {})
 
 
 def compile_one(variant: Variant, target: int) -> Compiled:
@@ -180,7 +184,7 @@ def compile_one(variant: Variant, target: int) -> Compiled:
     source = ASTSource(function, signature, constants, attrs)
     options = {"num_warps": variant.warps, **variant.options}
     made = triton.compile(source, target=GPUTarget("cuda", target, 32), options=options)
-    usage, assembly = _disassemble(made.asm["cubin"])
+    usage, assembly = disassemble(made.asm["cubin"])
     return Compiled(
         variant.kernel, variant.name, target,
         registers=_number(r"REG:(\d+)", usage),
@@ -203,7 +207,7 @@ def _type(name: str, variant: Variant) -> str:
     return "*i64" if name in _INT64 else "*i32" if name in _INT32 else "*fp32"
 
 
-def _disassemble(cubin: bytes) -> tuple[str, str]:
+def disassemble(cubin: bytes) -> tuple[str, str]:
     import triton
 
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"

@@ -14,6 +14,7 @@ from benchmarks import model
 from benchmarks.tallies import tally, tally_of_degrees
 from tests.kernels.counting import Counter, counting
 from tests.kernels.layout import interpreted, pointer
+from tests.kernels.test_bm25_gpu import questions, tables
 from tests.kernels.test_triton import ENTITIES, NODES, UNITS, axis_of, banks, hide, incidences, resets
 from zeromem_kernels import slices
 from zeromem_kernels.activation import propagate
@@ -21,6 +22,7 @@ from zeromem_kernels.fusion import fuse
 from zeromem_kernels.gpu import reduce, select
 from zeromem_kernels.gpu.launch import Wave
 from zeromem_kernels.gpu.solve import Sweeper
+from zeromem_kernels.lexical import bm25, slot_banks
 from zeromem_kernels.pagerank import slice_graph
 from zeromem_kernels.reset import reset_vector
 from zeromem_kernels.slices import Slices
@@ -280,6 +282,19 @@ def test_fuse(graph: int, hierarchy: int, k: int) -> None:
     lists = listed(graph), listed(hierarchy)
     counter, _ = counted(lambda: fuse(*lists, weight, axis, k))
     agrees(counter, model.fuse(tiles, width, graph, hierarchy, k))
+
+
+@every_tiling
+def test_bm25(tiling: str) -> None:
+    axis = axis_of(tiling, UNITS)
+    postings, term_ptr = tables(UNITS)
+    terms = questions(len(axis.tiles) * axis.tiles.width)
+    banks_of = slot_banks(terms.ptr, axis.tiles)
+    known = terms.values >= 0
+    rows = term_ptr[banks_of[known]] + terms.values[known]
+    met = int((postings.indptr[rows + 1] - postings.indptr[rows]).sum())
+    counter, _ = counted(lambda: bm25(postings, term_ptr, terms, axis))
+    assert counter.asked == model.bm25(met, len(terms.values), axis.rows * axis.tiles.width).l2
 
 
 @pytest.mark.parametrize("longest", [3, 8, 64])

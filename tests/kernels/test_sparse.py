@@ -8,6 +8,7 @@ import torch
 
 from tests.kernels.layout import SIZES, TILINGS, blocks, both, float64, pointer, random_csr, tiles_of
 from tests.reference import scaling
+from zeromem_kernels import similarity
 from zeromem_kernels.similarity import best_match, similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
 from zeromem_kernels.tiles import compiled, torch_forms
@@ -40,7 +41,9 @@ def test_spmm_and_spmax(tiling: str) -> None:
 
 
 @every_tiling
-def test_similarities(tiling: str) -> None:
+@pytest.mark.parametrize("block_rows", [10, 2048])
+def test_similarities(tiling: str, block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(similarity, "_BLOCK_ROWS", block_rows)
     rng = np.random.default_rng(2)
     tiles = tiles_of(tiling)
     axis = tiles.axis(pointer(SIZES))
