@@ -13,7 +13,7 @@ import numpy as np
 from zeromem_gpu.build.boundary import hidden_units
 from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.stack import Stack, stack_banks
-from zeromem_gpu.build.views import BankView, bank_view
+from zeromem_gpu.build.views import BankView, bank_ledger, bank_view
 from zeromem_gpu.config import Config
 from zeromem_gpu.encoders.protocol import checked_encode
 from zeromem_gpu.errors import InvalidInput
@@ -133,8 +133,7 @@ class Searcher:
     ) -> Stack:
         """The stacked views of some banks; the last few are kept while their banks are current."""
         # the banks themselves are the key: an id could be taken again by the bank of a newer version
-        shape = (config.bm25_k1, config.bm25_b, config.chain_weight)
-        key = (*(index.banks[name] for name in names), *shape)
+        key = (*(index.banks[name] for name in names), config.chain_weight)
         with self._lock:
             found = self._stacks.get(key)
             if found is not None:
@@ -186,9 +185,12 @@ def _speakers(index: MemoryIndex, bank: Bank, config: Config) -> tuple[str, ...]
     rows = bank_view(index, bank, config).rows.unit_rows
 
     def read() -> tuple[str, ...]:
-        traces = index.column(bank, "traces", "trace")
-        spoken = (traces[row].speaker for row in index.column(bank, "units", "trace")[rows])
-        return tuple(dict.fromkeys(speaker for speaker in spoken if speaker))
+        ledger = bank_ledger(index, bank, config)
+        first = np.full(len(ledger.voices) + 1, len(rows), np.int64)
+        # backwards: the first unit of each voice is written last; the spare last place takes the −1
+        first[ledger.voice[rows[::-1]]] = np.arange(len(rows))[::-1]
+        heard = [voice for voice in np.argsort(first[:-1]).tolist() if first[voice] < len(rows)]
+        return tuple(ledger.voices[voice] for voice in heard)
 
     with bank.building:
         return bank.cached("speakers", read)

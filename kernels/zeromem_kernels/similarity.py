@@ -6,6 +6,7 @@ Stored vectors and queries are L2-normalised or zero, so a product is a cosine a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,11 +14,18 @@ from torch import Tensor
 from zeromem_kernels.tiles import Axis
 
 
-def similarities(vectors: Sequence[Tensor], queries: Tensor, axis: Axis) -> Tensor:
+class Placed(NamedTuple):
+    """Vectors float32 [n, D] of a bank whose row i is `stored[rows[i]]` (int64), `stored[i]` for None."""
+
+    stored: Tensor
+    rows: Tensor | None = None
+
+
+def similarities(vectors: Sequence[Placed], queries: Tensor, axis: Axis) -> Tensor:
     """cos(row, query) for every tile.
 
     Args:
-        vectors: per stacked bank, float32 [rows of the bank, D].
+        vectors: per stacked bank.
         queries: float32 [T, D, width], one block a tile, unused columns zero.
         axis: the row axis.
 
@@ -27,15 +35,20 @@ def similarities(vectors: Sequence[Tensor], queries: Tensor, axis: Axis) -> Tens
     out = axis.empty()
     starts = axis.starts.tolist()
     for t, b in enumerate(axis.tiles.bank.tolist()):
-        torch.mm(vectors[b], queries[t], out=out[starts[t] : starts[t + 1]])
+        stored, rows = vectors[b]
+        mine = out[starts[t] : starts[t + 1]]
+        if rows is None:
+            torch.mm(stored, queries[t], out=mine)
+        else:
+            torch.index_select(torch.mm(stored, queries[t]), 0, rows, out=mine)
     return out
 
 
-def best_match(vectors: Sequence[Tensor], queries: Tensor, banks: Tensor) -> tuple[Tensor, Tensor]:
+def best_match(vectors: Sequence[Placed], queries: Tensor, banks: Tensor) -> tuple[Tensor, Tensor]:
     """The most similar stored vector of each query inside its own bank; ties go to the earlier row.
 
     Args:
-        vectors: per stacked bank, float32 [rows of the bank, D].
+        vectors: per stacked bank.
         queries: float32 [n, D].
         banks: int64 [n], ascending.
 
@@ -47,8 +60,10 @@ def best_match(vectors: Sequence[Tensor], queries: Tensor, banks: Tensor) -> tup
     present, counts = torch.unique_consecutive(banks, return_counts=True)
     begin = 0
     for b, count in zip(present.tolist(), counts.tolist(), strict=True):
-        if len(vectors[b]):
-            scores = queries[begin : begin + count] @ vectors[b].T
+        stored, place = vectors[b]
+        if len(stored if place is None else place):
+            scores = queries[begin : begin + count] @ stored.T
+            scores = scores if place is None else scores[:, place]
             best = scores.amax(1, keepdim=True)
             # argmax promises no order among equals; the first of the maxima is asked for by position
             rows[begin : begin + count] = (scores == best).int().argmax(1).int()

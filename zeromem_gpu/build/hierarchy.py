@@ -7,37 +7,56 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zeromem_gpu.build.ordered import Vectors
+from zeromem_gpu.build.reuse import Reuse, kept_intervals
 from zeromem_gpu.config import Config
 
 # shorter intervals are summed together, one member a step; longer ones (few) each by itself
 _SHORT = 64
+_CHUNK = 4096
 
 
 @dataclass(frozen=True)
 class Level:
     """Intervals of units, [first, end) each, with vectors or the norm of their members' sum.
 
+    Both ends ascend. The unit in row u is in the intervals `low[u] … high[u]` − 1, int32.
     `inverse_norm` float32: cos(q, pooled) = Σ cos(q, member) · inverse_norm (0 where the sum is 0).
     `vectors` float32 [n, D] replaces it for levels that were encoded.
     """
 
     first: np.ndarray
     end: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
     inverse_norm: np.ndarray
     vectors: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Levels:
+    """All levels of a bank, `episode_of` int64 the episode of each window.
+
+    `cosine` float64 is that of each window's vector with the one before, 0 where a session begins.
+    """
+
+    spans: Level
+    windows: Level
+    episodes: Level
+    episode_of: np.ndarray
+    cosine: np.ndarray
 
 
 # (first, end) of intervals in unit rows -> their encoded vectors [n, D]
 Encoded = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def local_spans(vectors: np.ndarray, bounds: np.ndarray, radius: int) -> Level:
-    """Each unit with `radius` neighbours on each side, inside its session."""
-    session = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    unit = np.arange(len(session))
-    first = np.maximum(unit - radius, bounds[session])
-    end = np.minimum(unit + radius + 1, bounds[session + 1])
-    return Level(first, end, _inverse_norm(_sums(vectors, first, end)))
+def local_spans(bounds: np.ndarray, radius: int) -> tuple[np.ndarray, np.ndarray]:
+    """(first, end) of each unit with `radius` neighbours on each side, inside its session."""
+    sizes = np.diff(bounds)
+    unit = np.arange(int(bounds[-1]))
+    first = np.maximum(unit - radius, np.repeat(bounds[:-1], sizes))
+    return first, np.minimum(unit + radius + 1, np.repeat(bounds[1:], sizes))
 
 
 def window_intervals(
@@ -53,7 +72,7 @@ def window_intervals(
 
 
 def episode_breaks(
-    window_vectors: np.ndarray, session: np.ndarray, starts_at: np.ndarray, config: Config
+    cosine: np.ndarray, session: np.ndarray, starts_at: np.ndarray, config: Config
 ) -> np.ndarray:
     """Where each episode begins: window rows, ascending.
 
@@ -63,7 +82,7 @@ def episode_breaks(
     """
     if len(session) == 0:
         return np.empty(0, np.int64)
-    cosine = np.einsum("ij,ij->i", window_vectors[:-1], window_vectors[1:])
+    cosine = cosine[1:]
     inside = session[:-1] == session[1:]
     home = session[:-1][inside]
     sessions = int(session[-1]) + 1
@@ -78,44 +97,100 @@ def episode_breaks(
 
 
 def build_levels(
-    vectors: np.ndarray, bounds: np.ndarray, time: np.ndarray, config: Config,
+    vectors: Vectors, bounds: np.ndarray, time: np.ndarray, config: Config,
     encoded_windows: Encoded | None = None, encoded_episodes: Encoded | None = None,
-) -> tuple[Level, Level, Level, np.ndarray]:  # fmt: skip
-    """Spans, windows and episodes of a bank, and the episode of each window.
+    before: tuple[Levels, np.ndarray] | None = None,
+) -> Levels:  # fmt: skip
+    """Spans, windows and episodes of a bank.
 
     Args:
-        vectors: float32 [units, D] in session order.
+        vectors: [units, D] in session order.
         bounds: int64 [sessions + 1].
         time: float64 [units], seconds or NaN.
         config: sizes and thresholds.
         encoded_windows: looks up encoded window vectors; None pools them.
         encoded_episodes: the same for episodes.
+        before: levels of the same bank at another time, and the unit there of each unit here, int64, −1 for
+            none: intervals of the same units keep what was computed.
     """
-    spans = local_spans(vectors, bounds, config.local_radius)
+    old, unit_there = before or (None, np.empty(0, np.int64))
+    first, end = local_spans(bounds, config.local_radius)
+    same = old and kept_intervals(unit_there, first, end, old.spans, unit_there)
+    # a unit is in the spans of those that are in its own
+    spans = _level(vectors, first, end, (first.astype(np.int32), end.astype(np.int32)), same)
+    units = len(first)
     first, end, session = window_intervals(bounds, config.window_size, config.window_stride)
-    sums = _sums(vectors, first, end)
-    pooled = sums * _inverse_norm(sums, np.float64)[:, None]
+    same = old and kept_intervals(unit_there, first, end, old.windows)
     window_vectors = None if encoded_windows is None else encoded_windows(first, end)
-    basis = pooled if window_vectors is None else window_vectors.astype(np.float64)
-    windows = Level(first, end, _inverse_norm(sums), window_vectors)
-    opens = episode_breaks(basis, session, time[first] if len(first) else time[:0], config)
+    windows = _level(vectors, first, end, covering(first, end, units), same, window_vectors)
+    cosine = _window_cosines(vectors, windows, session, same, old)
+    opens = episode_breaks(cosine, session, time[first] if len(first) else time[:0], config)
     episode_of = np.repeat(np.arange(len(opens)), np.diff(np.append(opens, len(first))))
     begin, stop = first[opens], end[np.append(opens[1:], len(first)) - 1] if len(opens) else first[:0]
     episode_vectors = None if encoded_episodes is None else encoded_episodes(begin, stop)
-    episodes = Level(begin, stop, _inverse_norm(_sums(vectors, begin, stop)), episode_vectors)
-    return spans, windows, episodes, episode_of
+    same = old and kept_intervals(unit_there, begin, stop, old.episodes)
+    episodes = _level(vectors, begin, stop, covering(begin, stop, units), same, episode_vectors)
+    return Levels(spans, windows, episodes, episode_of, cosine)
 
 
-def _sums(vectors: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray:
+def covering(first: np.ndarray, end: np.ndarray, units: int) -> tuple[np.ndarray, np.ndarray]:
+    """The intervals [low, high) around each unit, int32 [units]; first and end ascend."""
+    opened, closed = (np.bincount(edge, minlength=units + 1)[:units] for edge in (first, end))
+    return np.cumsum(closed, dtype=np.int32), np.cumsum(opened, dtype=np.int32)
+
+
+def _level(
+    vectors: Vectors, first: np.ndarray, end: np.ndarray, around: tuple[np.ndarray, np.ndarray],
+    same: Reuse | None, encoded: np.ndarray | None = None,
+) -> Level:  # fmt: skip
+    """A level; norms that are known are taken over."""
+    inverse = np.empty(len(first), np.float32)
+    fresh = np.arange(len(first))
+    if same is not None:
+        inverse[same.here] = same.level.inverse_norm[same.there]
+        fresh = same.fresh
+    inverse[fresh] = _inverse_norm(_sums(vectors, first[fresh], end[fresh]))
+    return Level(first, end, *around, inverse, encoded)
+
+
+def _window_cosines(
+    vectors: Vectors, windows: Level, session: np.ndarray, same: Reuse | None, old: Levels | None
+) -> np.ndarray:
+    """Cosine of each window's vector with the one before in its session, float64."""
+    cosine = np.zeros(len(session))
+    wanted = np.zeros(len(session), bool)
+    wanted[1:] = session[1:] == session[:-1]
+    if same is not None and old is not None and windows.vectors is None:
+        there = np.full(len(session) + 1, -2, np.int64)
+        there[same.here] = same.there
+        known = np.flatnonzero(wanted & (there[:-1] >= 0) & (there[:-1] == np.roll(there, 1)[:-1] + 1))
+        cosine[known] = old.cosine[there[known]]
+        wanted[known] = False
+    here = np.flatnonzero(wanted)
+    # a chunk at a time: all windows in float64 would be as large as the bank
+    for begin in range(0, len(here), _CHUNK):
+        at = here[begin : begin + _CHUNK]
+        pair = np.union1d(at - 1, at)
+        if windows.vectors is not None:
+            basis = windows.vectors[pair].astype(np.float64)
+        else:
+            sums = _sums(vectors, windows.first[pair], windows.end[pair])
+            basis = sums * _inverse_norm(sums, np.float64)[:, None]
+        place = np.searchsorted(pair, at)
+        cosine[at] = np.einsum("ij,ij->i", basis[place - 1], basis[place])
+    return cosine
+
+
+def _sums(vectors: Vectors, first: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Σ of the member vectors of each interval, float64 [n, D], members added in order."""
-    total = np.zeros((len(first), vectors.shape[1]))
+    total = np.zeros((len(first), vectors.stored.shape[1]))
     length = end - first
     for row in np.flatnonzero(length > _SHORT):
-        total[row] = vectors[first[row] : end[row]].sum(0, dtype=np.float64)
+        total[row] = vectors.take(np.arange(first[row], end[row])).sum(0, dtype=np.float64)
     short = np.flatnonzero(length <= _SHORT)
     for step in range(int(length[short].max(initial=0))):
         rows = short[step < length[short]]
-        total[rows] += vectors[first[rows] + step]
+        total[rows] += vectors.take(first[rows] + step)
     return total
 
 

@@ -15,6 +15,7 @@ from zeromem_kernels.scale import min_max, scale_to_max
 from zeromem_kernels.similarity import similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
 from zeromem_kernels.tiles import Axis, Csr
+from zeromem_kernels.weights import Asked, Documents, weigh
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,21 +64,24 @@ class Signals:
         return min_max(self.cosine, self.units, self.visible)
 
     @cached_property
-    def terms(self) -> Ragged:
-        """The local term ids of each query."""
-        return self.group.look_up(self.group.batch.terms, "terms", self.group.stack.term_keys)
+    def terms(self) -> tuple[Asked, Tensor, Ragged]:
+        """The terms of all queries with their units, and those of each query."""
+        return self.group.asked_terms()
 
     @cached_property
     def lexical(self) -> Tensor:
         """sc(BM25) of units."""
-        return self.bm25_of(self.group.stack.unit_postings, self.units, self.visible)
+        return self.bm25_of(self.group.stack.documents, self.units, self.visible)
 
     @cached_property
     def phrase(self) -> Tensor | None:
         """Phrase support of units, or None when no query has a phrase."""
         if len(self.group.batch.phrases.values) == 0:
             return None
-        return phrase_support(self.group.stack.stream, self.group.phrases(), self.units)
+        total = self.units.full(0.0)
+        for lexicon in self.group.stack.lexicons:
+            phrase_support(lexicon.stream, self.group.phrases(lexicon), self.units, total)
+        return total
 
     @cached_property
     def subject(self) -> Tensor | None:
@@ -123,10 +127,12 @@ class Signals:
         dated = self.group.spread(self.group.batch.dated)
         return fit.masked_fill(dated[self.units.tile_of_row], 0.0)
 
-    def bm25_of(self, postings: Csr, axis: Axis, visible: Tensor | None) -> Tensor:
+    def bm25_of(self, documents: Documents, axis: Axis, visible: Tensor | None) -> Tensor:
         """sc(BM25) over the documents of a level."""
-        stack = self.group.stack
-        return scale_to_max(bm25(postings, stack.ptr["terms"], self.terms, axis), axis, visible)
+        asked, ptr, terms = self.terms
+        k1, b = self.config.bm25_k1, self.config.bm25_b
+        postings = weigh(asked, self.group.stack.ptr["units"], documents, k1, b)
+        return scale_to_max(bm25(postings, ptr, terms, axis), axis, visible)
 
     def visible_at(self, members: Csr, axis: Axis) -> Tensor | None:
         """Intervals with at least one visible unit, bool on `axis`, or None for all."""

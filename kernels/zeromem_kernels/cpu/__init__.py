@@ -4,8 +4,15 @@ They release the GIL and share no output between tiles. `fastmath` stays off: su
 that a query's scores do not depend on the queries beside it.
 """
 
-from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
-from zeromem_kernels.cpu.lexical import bm25_scatter, lookup, phrase_scatter, subject_scatter
+from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, fill_ranges, stable_order
+from zeromem_kernels.cpu.lexical import (
+    bm25_scatter,
+    gather_rows,
+    lookup,
+    phrase_scatter,
+    subject_scatter,
+    weigh_terms,
+)
 from zeromem_kernels.cpu.pagerank import power_iteration, sor
 from zeromem_kernels.cpu.select import (
     fuse,
@@ -22,7 +29,9 @@ __all__ = [
     "bm25_scatter",
     "document_frequency",
     "fill_postings",
+    "fill_ranges",
     "fuse",
+    "gather_rows",
     "lookup",
     "min_max",
     "ordered_topk",
@@ -37,4 +46,5 @@ __all__ = [
     "spmm",
     "stable_order",
     "subject_scatter",
+    "weigh_terms",
 ]
