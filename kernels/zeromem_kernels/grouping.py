@@ -74,23 +74,3 @@ def term_counts(terms: Tensor, unit_ptr: Tensor, first: Tensor, end: Tensor, bin
     ptr = torch.zeros(bins + 1, dtype=torch.int64)
     torch.cumsum(torch.bincount(term, minlength=bins), 0, out=ptr[1:])
     return TermCounts(ptr, documents, counts)
-
-
-def ranges(begin: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-    """The numbers begin[i] … end[i] − 1 of every i in a row.
-
-    Args:
-        begin: int64 [n], below 2³¹.
-        end: int64 [n]; an end before its begin gives none.
-
-    Returns:
-        `ptr` int64 [n + 1] and the numbers, int32 [ptr[n]].
-    """
-    ptr = torch.zeros(len(begin) + 1, dtype=torch.int64)
-    torch.cumsum((end - begin).clamp_(min=0), 0, out=ptr[1:])
-    if cpu := compiled(begin):
-        members = torch.empty(int(ptr[-1]), dtype=torch.int32)
-        cpu.fill_ranges(begin.numpy(), ptr.numpy(), members.numpy())
-        return ptr, members
-    which = torch.repeat_interleave(torch.arange(len(begin)), ptr.diff())
-    return ptr, (torch.arange(len(which)) - ptr[which] + begin[which]).int()

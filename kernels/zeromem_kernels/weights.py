@@ -1,6 +1,7 @@
 """BM25 weights of the terms that a batch asks for, from term counts that know no document but the unit.
 
-    w(t, d) = idf(t) · tf (k1 + 1) / (tf + k1 (1 − b + b·len(d)/avglen)), idf(t) = ln(1 + (N − n_t + ½)/(n_t + ½))
+    w(t, d) = idf(t) · tf (k1 + 1) / (tf + k1 (1 − b + b·len(d)/avglen))
+    idf(t) = ln(1 + (N − n_t + ½)/(n_t + ½))
 
 A document is a run of units, and a unit stands in a run of documents: tf, n_t, len and avglen of every
 level follow from the counts by unit. A unit that comes or goes changes the idf of every term, but only the
@@ -46,7 +47,7 @@ class Places(NamedTuple):
 class Documents(NamedTuple):
     """A level's documents: `ptr` int64 [banks + 1], `length` int64 words of each.
 
-    The unit in row u of a bank is part of the bank's documents `low[u] … high[u]` − 1, int32 over the stack.
+    The unit in row u of a bank is part of its documents `low[u] … high[u]` − 1, int32 over the stack.
     """
 
     ptr: Tensor
@@ -68,9 +69,7 @@ class Asked(NamedTuple):
     counts: Tensor
 
 
-def gather_counts(
-    parts: Sequence[Counts], terms: Sequence[Tensor], banks: Tensor, places: Places
-) -> Asked:
+def gather_counts(parts: Sequence[Counts], terms: Sequence[Tensor], banks: Tensor, places: Places) -> Asked:
     """Bring together what several tables know of some terms.
 
     Args:
@@ -83,8 +82,7 @@ def gather_counts(
         The units of each term that are not gone.
     """
     rows = [
-        torch.where(term >= 0, term + part.ptr[banks], -1)
-        for part, term in zip(parts, terms, strict=True)
+        torch.where(term >= 0, term + part.ptr[banks], -1) for part, term in zip(parts, terms, strict=True)
     ]
     sizes = [
         torch.where(row >= 0, _sizes(part.indptr, row), 0) for part, row in zip(parts, rows, strict=True)
@@ -125,7 +123,9 @@ def weigh(asked: Asked, unit_ptr: Tensor, documents: Documents, k1: float, b: fl
         Rows are terms, indices local documents, in no particular order; weights float32.
     """
     banks, sizes = asked.banks, documents.ptr.diff()
-    cover = torch.cat([documents.length.new_zeros(1), torch.cumsum(documents.length, 0)])[documents.ptr].diff()
+    cover = torch.cat([documents.length.new_zeros(1), torch.cumsum(documents.length, 0)])[
+        documents.ptr
+    ].diff()
     average = (cover.double() / sizes.clamp(min=1)).clamp_(min=1.0)
     if cpu := compiled(banks):
         widest = int((documents.high - documents.low).max()) if len(documents.low) else 0

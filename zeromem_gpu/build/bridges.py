@@ -13,9 +13,10 @@ import numpy as np
 
 from zeromem_gpu.build.facts import SPEAKER_PART, Bank, MemoryIndex
 from zeromem_gpu.build.lexical import Segment, WordStream, build_stream
-from zeromem_gpu.build.ragged import expand, first_from, pointer
+from zeromem_gpu.build.ragged import expand, first_from
 from zeromem_gpu.text.normalize import entity_name
 from zeromem_gpu.text.tokens import term_key, term_keys
+from zeromem_kernels.layout import pointer
 
 Pairs = tuple[np.ndarray, np.ndarray]
 

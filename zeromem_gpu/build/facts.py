@@ -54,10 +54,10 @@ class Bank:
     """One bank of one index version: where its facts are, and which of its units are gone.
 
     `ids` maps a trace id to its row in traces, `sessions` and `entities` names and keys to their rows;
-    `dead` int32 holds the rows of units that an update or delete has hidden, ascending; `arrivals` int64 ranks
-    the traces by the first arrival of their id (an update keeps its place); None reads it from `ids`, whose keys
-    are in that order. `_views` are the
-    caches made from this version, `_past` those of the ancestor from which they grow.
+    `dead` int32 holds the rows of units that an update or delete has hidden, ascending. `arrivals` int64
+    ranks the traces by the first arrival of their id (an update keeps its place); None reads it from `ids`,
+    whose keys are in that order. `_views` are the caches made from this version, `_past` those of the
+    ancestor from which they grow.
     """
 
     name: str

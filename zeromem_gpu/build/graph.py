@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zeromem_gpu.build.ordered import by_column, repeated
-from zeromem_gpu.build.ragged import Rows, checked_int32, pointer
+from zeromem_gpu.build.ragged import Rows, checked_int32
+from zeromem_kernels.layout import entity_graph
 
 
 @dataclass(frozen=True)
@@ -38,33 +38,10 @@ def build_graph(
         entities: number of entities.
         chain_weight: weight of E_dd; 0 leaves the chain out.
     """
-    ptr, entity, count = counts
-    units, pairs = int(bounds[-1]), len(entity)
-    unit = repeated(ptr)
-    total = np.bincount(unit, count, units)
-    share = (count / total[unit]).astype(np.float32)
-    before, after = np.zeros((2, units), np.int64)
-    if chain_weight > 0:
-        before[:], after[:] = 1, 1
-        before[bounds[:-1]], after[bounds[1:] - 1] = 0, 0
-    # a unit's row: the unit before, the one behind, its entities
-    chain = before + after
-    size = np.diff(ptr) + chain
-    back, order = by_column(ptr, entity, entities)
-    indptr = np.concatenate([pointer(size), int(size.sum()) + back[1:]])
+    units = int(bounds[-1])
     checked_int32(np.array([units + entities]))
-    indices = np.empty(indptr[-1], np.int32)
-    weights = np.full(indptr[-1], chain_weight, np.float32)
-    left, right = np.flatnonzero(before), np.flatnonzero(after)
-    indices[indptr[left]] = left - 1
-    indices[indptr[right] + before[right]] = right + 1
-    place = np.arange(pairs) + np.cumsum(chain)[unit]
-    indices[place], weights[place] = entity + units, share
-    indices[indptr[units] :], weights[indptr[units] :] = unit[order], share[order]
-    degree = np.append(
-        chain * chain_weight + (total > 0), np.bincount(entity, count / total[unit], entities)
-    )
-    return EntityContextGraph(Rows(indptr, indices, weights), degree.astype(np.float32), *_colours(bounds, entities))
+    indptr, indices, weights, degree = entity_graph(*counts, bounds, entities, chain_weight)
+    return EntityContextGraph(Rows(indptr, indices, weights), degree, *_colours(bounds, entities))
 
 
 def _colours(bounds: np.ndarray, entities: int) -> tuple[np.ndarray, np.ndarray]:

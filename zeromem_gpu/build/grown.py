@@ -14,7 +14,7 @@ _OWN = 1024
 
 
 class Grown(Mapping[K, V]):
-    """`base` with other values for some keys and some keys more, in the order of a dictionary so changed."""
+    """`base` with other values for some keys and some more keys, ordered as a dictionary so changed."""
 
     __slots__ = ("_base", "_changed", "_fresh")
 

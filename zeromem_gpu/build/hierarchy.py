@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from zeromem_gpu.build.ordered import Vectors
-from zeromem_gpu.build.reuse import Reuse, kept_intervals
 from zeromem_gpu.config import Config
+from zeromem_kernels.layout import covering, kept_intervals, local_spans
 
 # shorter intervals are summed together, one member a step; longer ones (few) each by itself
 _SHORT = 64
@@ -49,14 +49,6 @@ class Levels:
 
 # (first, end) of intervals in unit rows -> their encoded vectors [n, D]
 Encoded = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-def local_spans(bounds: np.ndarray, radius: int) -> tuple[np.ndarray, np.ndarray]:
-    """(first, end) of each unit with `radius` neighbours on each side, inside its session."""
-    sizes = np.diff(bounds)
-    unit = np.arange(int(bounds[-1]))
-    first = np.maximum(unit - radius, np.repeat(bounds[:-1], sizes))
-    return first, np.minimum(unit + radius + 1, np.repeat(bounds[1:], sizes))
 
 
 def window_intervals(
@@ -113,59 +105,64 @@ def build_levels(
         before: levels of the same bank at another time, and the unit there of each unit here, int64, −1 for
             none: intervals of the same units keep what was computed.
     """
-    old, unit_there = before or (None, np.empty(0, np.int64))
     first, end = local_spans(bounds, config.local_radius)
-    same = old and kept_intervals(unit_there, first, end, old.spans, unit_there)
-    # a unit is in the spans of those that are in its own
-    spans = _level(vectors, first, end, (first.astype(np.int32), end.astype(np.int32)), same)
     units = len(first)
+    # a unit is in the spans of those that are in its own
+    around = first.astype(np.int32), end.astype(np.int32)
+    same = _same(before, "spans", first, end)
+    spans = _level(vectors, first, end, around, same, before and before[0].spans)
     first, end, session = window_intervals(bounds, config.window_size, config.window_stride)
-    same = old and kept_intervals(unit_there, first, end, old.windows)
+    same = _same(before, "windows", first, end)
     window_vectors = None if encoded_windows is None else encoded_windows(first, end)
-    windows = _level(vectors, first, end, covering(first, end, units), same, window_vectors)
-    cosine = _window_cosines(vectors, windows, session, same, old)
+    around = covering(first, end, units)
+    windows = _level(vectors, first, end, around, same, before and before[0].windows, window_vectors)
+    cosine = _window_cosines(vectors, windows, session, same, before and before[0].cosine)
     opens = episode_breaks(cosine, session, time[first] if len(first) else time[:0], config)
     episode_of = np.repeat(np.arange(len(opens)), np.diff(np.append(opens, len(first))))
     begin, stop = first[opens], end[np.append(opens[1:], len(first)) - 1] if len(opens) else first[:0]
+    same = _same(before, "episodes", begin, stop)
     episode_vectors = None if encoded_episodes is None else encoded_episodes(begin, stop)
-    same = old and kept_intervals(unit_there, begin, stop, old.episodes)
-    episodes = _level(vectors, begin, stop, covering(begin, stop, units), same, episode_vectors)
+    around = covering(begin, stop, units)
+    episodes = _level(vectors, begin, stop, around, same, before and before[0].episodes, episode_vectors)
     return Levels(spans, windows, episodes, episode_of, cosine)
 
 
-def covering(first: np.ndarray, end: np.ndarray, units: int) -> tuple[np.ndarray, np.ndarray]:
-    """The intervals [low, high) around each unit, int32 [units]; first and end ascend."""
-    opened, closed = (np.bincount(edge, minlength=units + 1)[:units] for edge in (first, end))
-    return np.cumsum(closed, dtype=np.int32), np.cumsum(opened, dtype=np.int32)
+def _same(
+    before: tuple[Levels, np.ndarray] | None, name: str, first: np.ndarray, end: np.ndarray
+) -> np.ndarray:
+    """The interval of the same units that a level had before, int64, −1 for none."""
+    if before is None:
+        return np.full(len(first), -1, np.int64)
+    old: Level = getattr(before[0], name)
+    return kept_intervals(before[1], first, end, old.first, old.end, anchored=name == "spans")
 
 
 def _level(
     vectors: Vectors, first: np.ndarray, end: np.ndarray, around: tuple[np.ndarray, np.ndarray],
-    same: Reuse | None, encoded: np.ndarray | None = None,
+    same: np.ndarray, old: Level | None, encoded: np.ndarray | None = None,
 ) -> Level:  # fmt: skip
     """A level; norms that are known are taken over."""
-    inverse = np.empty(len(first), np.float32)
-    fresh = np.arange(len(first))
-    if same is not None:
-        inverse[same.here] = same.level.inverse_norm[same.there]
-        fresh = same.fresh
+    fresh = np.flatnonzero(same < 0)
+    if old is not None and len(old.first):
+        inverse = old.inverse_norm[same]
+    else:
+        inverse = np.empty(len(first), np.float32)
     inverse[fresh] = _inverse_norm(_sums(vectors, first[fresh], end[fresh]))
     return Level(first, end, *around, inverse, encoded)
 
 
 def _window_cosines(
-    vectors: Vectors, windows: Level, session: np.ndarray, same: Reuse | None, old: Levels | None
+    vectors: Vectors, windows: Level, session: np.ndarray, same: np.ndarray, old: np.ndarray | None
 ) -> np.ndarray:
-    """Cosine of each window's vector with the one before in its session, float64."""
+    """Cosine of each window's vector with the one before in its session, float64; `old` are known ones."""
     cosine = np.zeros(len(session))
     wanted = np.zeros(len(session), bool)
     wanted[1:] = session[1:] == session[:-1]
-    if same is not None and old is not None and windows.vectors is None:
-        there = np.full(len(session) + 1, -2, np.int64)
-        there[same.here] = same.there
-        known = np.flatnonzero(wanted & (there[:-1] >= 0) & (there[:-1] == np.roll(there, 1)[:-1] + 1))
-        cosine[known] = old.cosine[there[known]]
-        wanted[known] = False
+    if old is not None and len(old) and windows.vectors is None:
+        known = wanted & (same > 0)
+        known[1:] &= same[1:] == same[:-1] + 1
+        cosine[known] = old[same[known]]
+        wanted &= ~known
     here = np.flatnonzero(wanted)
     # a chunk at a time: all windows in float64 would be as large as the bank
     for begin in range(0, len(here), _CHUNK):

@@ -15,14 +15,11 @@ from zeromem_gpu.build.bridges import Bridges, grow_bridges
 from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.lexical import Segment, grow_segments
 from zeromem_gpu.build.pairs import EntityPairs, find_pairs
-from zeromem_gpu.build.ragged import first_from, pointer
+from zeromem_gpu.build.ragged import first_from
 from zeromem_gpu.config import Config
 from zeromem_gpu.text.sentences import asks
 from zeromem_gpu.text.tokens import Analyzer
-
-
-def _none(dtype: type) -> np.ndarray:
-    return field(default_factory=lambda: np.empty(0, dtype))  # type: ignore[no-any-return]
+from zeromem_kernels.layout import pointer
 
 
 @dataclass(frozen=True)
@@ -34,13 +31,13 @@ class Ledger:
     `key_order` int64 sorts the entities by key.
     """
 
-    asks: np.ndarray = _none(bool)
-    voice: np.ndarray = _none(np.int32)
+    asks: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
+    voice: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
     voices: tuple[str, ...] = ()
-    length: np.ndarray = _none(np.int64)
+    length: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     sentence_ptr: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
-    key_order: np.ndarray = _none(np.int64)
-    speakers: np.ndarray = _none(np.int64)
+    key_order: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    speakers: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     pairs: EntityPairs = field(default_factory=EntityPairs)
     bridges: Bridges = field(default_factory=Bridges)
     segments: tuple[Segment, ...] = ()
@@ -114,7 +111,9 @@ def _asking(index: MemoryIndex, bank: Bank, first: int) -> np.ndarray:
     """Which units from `first` on end with a question."""
     traces = index.column(bank, "traces", "trace")
     columns = (index.column(bank, "units", name)[first:].tolist() for name in ("trace", "start", "end"))
-    return np.array([asks(traces[at].text[start:end]) for at, start, end in zip(*columns, strict=True)], bool)
+    return np.array(
+        [asks(traces[at].text[start:end]) for at, start, end in zip(*columns, strict=True)], bool
+    )
 
 
 def _voices(before: Ledger, index: MemoryIndex, bank: Bank) -> tuple[np.ndarray, tuple[str, ...]]:

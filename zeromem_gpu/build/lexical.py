@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from zeromem_gpu.build.ragged import Rows, checked_int32, first_from, from_pairs, pointer
+from zeromem_gpu.build.ragged import Rows, checked_int32, first_from, from_pairs
 from zeromem_kernels.grouping import term_counts
+from zeromem_kernels.layout import pointer
 
 # units of a last segment that is full
 _FULL = 256
@@ -104,5 +105,8 @@ def build_stream(raw: np.ndarray, unit: np.ndarray) -> WordStream:
         word = np.where(word == separator, -1, word - (word > separator))
     spoken = np.flatnonzero(word >= 0)
     return WordStream(
-        keys, word.astype(np.int32), unit.astype(np.int32, copy=False), from_pairs(word[spoken], spoken, len(keys))
+        keys,
+        word.astype(np.int32),
+        unit.astype(np.int32, copy=False),
+        from_pairs(word[spoken], spoken, len(keys)),
     )

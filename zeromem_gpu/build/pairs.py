@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from zeromem_gpu.build.facts import SPEAKER_PART
-from zeromem_gpu.build.ragged import expand, first_from, pointer
+from zeromem_gpu.build.ragged import expand, first_from
+from zeromem_kernels.layout import pointer
 
 Table = dict[str, np.ndarray]
 
@@ -20,8 +21,8 @@ def _no_rows() -> np.ndarray:
 class EntityPairs:
     """c(e, d) by unit and e ∈ z by sentence, entities by ascending key inside a row.
 
-    Unit u holds `entity[unit_ptr[u]:unit_ptr[u+1]]`, `count` times each; sentence z `inside[inside_ptr[z]:…]`.
-    Pointers are int64, the rest int32.
+    Unit u holds `entity[unit_ptr[u]:unit_ptr[u+1]]`, `count` times each; sentence z holds
+    `inside[inside_ptr[z]:inside_ptr[z+1]]`. Pointers are int64, the rest int32.
     """
 
     unit_ptr: np.ndarray = field(default_factory=_no_rows)
@@ -46,8 +47,8 @@ def find_pairs(
 ) -> EntityPairs:
     """The pairs of the units from `first` on.
 
-    A unit counts an entity as often as NER found it or, for a speaker's one-word name, the word stands in it,
-    whichever is more, and once more if it speaks.
+    A unit counts an entity as often as NER found it or, for a speaker's one-word name, the word stands in
+    it, whichever is more, and once more if it speaks.
 
     Args:
         facts: the tables of the bank.

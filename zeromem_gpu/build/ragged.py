@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from zeromem_gpu.errors import InvalidInput
-from zeromem_kernels.grouping import ranges, stable_order
+from zeromem_kernels.grouping import stable_order
+from zeromem_kernels.layout import pointer, ranges
 
 
 def checked_int32(values: np.ndarray) -> np.ndarray:
@@ -51,8 +52,7 @@ def expand(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def from_ranges(begin: np.ndarray, end: np.ndarray) -> Rows:
     """Rows whose members are the ranges [begin[i], end[i]), weight 1; no end is above the last one."""
     checked_int32(end[-1:])
-    edges = (torch.from_numpy(np.ascontiguousarray(edge, np.int64)) for edge in (begin, end))
-    ptr, members = (part.numpy() for part in ranges(*edges))
+    ptr, members = ranges(begin, end)
     return Rows(ptr, members, ones(len(members)))
 
 
@@ -79,10 +79,3 @@ def first_from(column: np.ndarray, value: int) -> int:
     """The first row of an ascending column that is at least `value`."""
     # a key of another dtype would convert the whole column
     return int(np.searchsorted(column, np.array(value, column.dtype)))
-
-
-def pointer(counts: np.ndarray) -> np.ndarray:
-    """int64 [rows + 1] offsets from row lengths."""
-    offsets = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets

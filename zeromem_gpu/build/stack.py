@@ -17,8 +17,9 @@ from zeromem_gpu.build.hierarchy import Level
 from zeromem_gpu.build.lexical import Segment, build_segment
 from zeromem_gpu.build.ordered import Vectors
 from zeromem_gpu.build.ragged import Rows as Table
-from zeromem_gpu.build.ragged import from_ranges, pointer
+from zeromem_gpu.build.ragged import from_ranges
 from zeromem_gpu.build.views import BankView
+from zeromem_kernels.layout import pointer
 from zeromem_kernels.lexical import Stream
 from zeromem_kernels.pagerank import Graph, slice_graph
 from zeromem_kernels.similarity import Placed
@@ -45,7 +46,7 @@ class StackedLevel:
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """Words of one segment of every bank of the stack (see `build/lexical.py`); `word_keys` ascend per bank."""
+    """Words of one segment of every bank (see `build/lexical.py`); `word_keys` ascend inside a bank."""
 
     counts: Counts
     stream: Stream
@@ -57,8 +58,8 @@ class Stack:
     """All arrays that retrieval reads for the banks of a batch.
 
     `ptr` holds int64 [banks + 1] boundaries for units, spans, windows, episodes, sentences, entities
-    and nodes. Ids inside arrays are local to their bank. `places` is where units stand that `lexicons` know by
-    arrival.
+    and nodes. Ids inside arrays are local to their bank. `places` is where units stand that `lexicons`
+    know by arrival.
     """
 
     device: torch.device
@@ -130,9 +131,7 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
         picked: list[Level] = [getattr(view.levels, name) for view in views]
         encoded = [part.vectors for part in picked if part.vectors is not None]
         return StackedLevel(
-            csr(
-                lambda view: from_ranges(getattr(view.levels, name).first, getattr(view.levels, name).end)
-            ),
+            csr(lambda view: from_ranges(getattr(view.levels, name).first, getattr(view.levels, name).end)),
             flat(lambda view: getattr(view.levels, name).inverse_norm),
             [_tensor(part, device) for part in encoded] if len(encoded) == len(views) else None,
             documents(lambda view: _edges(getattr(view.levels, name))),
@@ -242,7 +241,10 @@ def _lexicon(segments: Sequence[Segment], places: Places, device: torch.device) 
     words = [stream.words for stream in streams]
     occurrences = Csr(
         chained([stream.occurrences.indptr for stream in streams]),
-        *(flat([getattr(stream.occurrences, name) for stream in streams]) for name in ("indices", "weights")),
+        *(
+            flat([getattr(stream.occurrences, name) for stream in streams])
+            for name in ("indices", "weights")
+        ),
     )
     stream = Stream(
         flat(words), flat([stream.unit for stream in streams]), ptr(words), ptr(keys), occurrences, places
@@ -275,4 +277,5 @@ def _join(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def _tensor(array: np.ndarray, device: torch.device) -> Tensor:
     """A tensor on the device; on the CPU it shares the array's memory where that is contiguous."""
-    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+    # columns of an opened index may be read-only, which torch does not know
+    return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)

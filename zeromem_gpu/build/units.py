@@ -15,15 +15,8 @@ import numpy as np
 from zeromem_gpu.build.bridges import Bridges, Pairs
 from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.ledger import Ledger
-from zeromem_gpu.build.ordered import (
-    Vectors,
-    ordered_vectors,
-    repeated,
-    session_order,
-    take_ranges,
-)
-
-from zeromem_gpu.build.ragged import pointer
+from zeromem_gpu.build.ordered import Vectors, is_all, ordered_vectors, take_ranges
+from zeromem_kernels.layout import pointer, session_order
 
 
 @dataclass(frozen=True)
@@ -32,10 +25,10 @@ class Rows:
 
     `unit_rows`, `sentence_rows`, `entity_rows` give the arrival row of each, `unit_place` int32 the row of
     each unit by arrival, −1 for one that is gone. `bounds` int64 [sessions + 1] are the units of each
-    session. `counts` are c(e, d) as (pointer, entity, count) by unit, `incidence` (pointer, entity) by sentence,
-    entities ascending; `given` (unit, entity) and `told` (entity, unit) are those of `bridges.py`;
-    `replies` int64 are the units that reply to the one before. `words_ptr` int64 [units + 1] counts the words
-    that BM25 counts.
+    session. `counts` are c(e, d) as (pointer, entity, count) by unit, `incidence` (pointer, entity) by
+    sentence, entities ascending; `given` (unit, entity) and `told` (entity, unit) are those of
+    `bridges.py`; `replies` int64 are the units that reply to the one before. `words_ptr` int64 [units + 1]
+    counts the words that BM25 counts.
     """
 
     unit_rows: np.ndarray
@@ -62,7 +55,7 @@ class Rows:
     @property
     def sentence_unit(self) -> np.ndarray:
         """The unit of each sentence, int64."""
-        return repeated(self.sentence_ptr)
+        return np.repeat(np.arange(len(self.sentence_ptr) - 1), np.diff(self.sentence_ptr))
 
 
 def canonical_rows(index: MemoryIndex, bank: Bank, ledger: Ledger) -> Rows:
@@ -75,12 +68,14 @@ def canonical_rows(index: MemoryIndex, bank: Bank, ledger: Ledger) -> Rows:
 
     sentence_ptr, sentences = take_ranges(ledger.sentence_ptr, unit_rows)
     sentence_rows = np.arange(ledger.sentence_ptr[-1])[sentences]
+    # most banks are in order already: their columns are read where they are
+    at = slice(None) if is_all(unit_rows, len(place)) else unit_rows
     count_ptr, taken = take_ranges(ledger.pairs.unit_ptr, unit_rows)
     entity, count = ledger.pairs.entity[taken], ledger.pairs.count[taken]
     inside_ptr, taken = take_ranges(ledger.pairs.inside_ptr, sentence_rows)
     inside = ledger.pairs.inside[taken]
 
-    speaker = units["speaker"][unit_rows]
+    speaker = units["speaker"][at]
     keys = index.column(bank, "entities", "key")
     # the spare last place takes the −1 of units without a speaker
     present = np.zeros(len(keys) + 1, bool)
@@ -95,10 +90,10 @@ def canonical_rows(index: MemoryIndex, bank: Bank, ledger: Ledger) -> Rows:
         unit_place=place,
         session=session,
         bounds=bounds,
-        time=units["time"][unit_rows],
+        time=units["time"][at],
         speaker=entity_place[speaker],
-        types=units["types"][unit_rows],
-        words_ptr=pointer(ledger.length[unit_rows]),
+        types=units["types"][at],
+        words_ptr=pointer(ledger.length[at]),
         vectors=ordered_vectors(units["vector"], unit_rows),
         sentence_rows=sentence_rows,
         sentence_ptr=sentence_ptr,
@@ -116,12 +111,15 @@ def canonical_rows(index: MemoryIndex, bank: Bank, ledger: Ledger) -> Rows:
 
 def _live_order(units: dict[str, np.ndarray], bank: Bank) -> tuple[np.ndarray, np.ndarray]:
     """Arrival rows of the live units in canonical order, and the session of each, numbered from 0."""
+    ranks, columns = bank.ranks(), (units["session"], units["turn"], units["trace"])
+    if len(bank.dead) == 0:
+        session, turn, trace = columns
+        return session_order(session, turn, ranks[trace])
     live = np.ones(len(units["session"]), bool)
     live[bank.dead] = False
     alive = np.flatnonzero(live)
-    order, session = session_order(
-        units["session"][alive].astype(np.int64), units["turn"][alive], bank.ranks()[units["trace"][alive]]
-    )
+    session, turn, trace = (column[alive] for column in columns)
+    order, session = session_order(session, turn, ranks[trace])
     return alive[order], session
 
 

@@ -15,11 +15,11 @@ from zeromem_gpu.build.graph import EntityContextGraph, build_graph
 from zeromem_gpu.build.hierarchy import Encoded, Levels, build_levels
 from zeromem_gpu.build.ledger import Ledger, grow_ledger
 from zeromem_gpu.build.lexical import Segment
-from zeromem_gpu.build.ordered import by_column, repeated
 from zeromem_gpu.build.ragged import Rows as Table
-from zeromem_gpu.build.ragged import from_pairs, from_ranges, ones, pointer
+from zeromem_gpu.build.ragged import from_pairs, from_ranges, ones
 from zeromem_gpu.build.units import Rows, canonical_rows
 from zeromem_gpu.config import Config
+from zeromem_kernels.layout import neighbours, pointer, transpose
 
 T = TypeVar("T")
 
@@ -83,35 +83,26 @@ def bank_ledger(index: MemoryIndex, bank: Bank, config: Config) -> Ledger:
 def _assemble(rows: Rows, levels: Levels, ledger: Ledger, config: Config) -> BankView:
     units, entities = len(rows.unit_rows), len(rows.entity_keys)
     ptr, entity = rows.incidence
-    back, order = by_column(ptr, entity, entities)
+    back, _, sentence = transpose(ptr, entity, entities)
+    next_to, beside = neighbours(rows.bounds)
     weights = ones(len(entity))
+    replying = np.zeros(units, bool)
+    replying[rows.replies] = True
     return BankView(
         rows, levels,
         windows_of_unit=from_ranges(levels.windows.low, levels.windows.high),
-        neighbours=_neighbours(rows.bounds),
+        neighbours=Table(next_to, beside, ones(len(beside))),
         incidence=Table(ptr, entity, weights),
-        incidence_transposed=Table(back, repeated(ptr)[order].astype(np.int32), weights),
+        incidence_transposed=Table(back, sentence, weights),
         given=from_pairs(*rows.given, units),
         told=from_pairs(*rows.told, entities),
-        replies=from_pairs(rows.replies, rows.replies - 1, units),
+        replies=Table(pointer(replying), (rows.replies - 1).astype(np.int32), ones(len(rows.replies))),
         graph=build_graph(rows.counts, rows.bounds, entities, config.chain_weight),
         segments=ledger.segments,
     )  # fmt: skip
 
 
-def _neighbours(bounds: np.ndarray) -> Table:
-    """The units before and behind each unit in its session."""
-    unit = np.arange(int(bounds[-1]), dtype=np.int32)
-    there = np.ones((len(unit), 2), bool)
-    there[bounds[:-1], 0] = False
-    there[bounds[1:] - 1, 1] = False
-    members = np.stack([unit - 1, unit + 1], 1)[there]
-    return Table(pointer(there.sum(1)), members, ones(len(members)))
-
-
-def _rows_and_levels(
-    index: MemoryIndex, bank: Bank, ledger: Ledger, config: Config
-) -> tuple[Rows, Levels]:
+def _rows_and_levels(index: MemoryIndex, bank: Bank, ledger: Ledger, config: Config) -> tuple[Rows, Levels]:
     rows = canonical_rows(index, bank, ledger)
     windows = episodes = before = None
     if config.window_vectors == "encoded":

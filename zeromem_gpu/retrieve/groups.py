@@ -67,7 +67,7 @@ class Group:
         return Ragged(ptr, lookup(slot_banks(ptr, self.tiles), values, self.stack.ptr[axis], table))
 
     def asked_terms(self) -> tuple[Asked, Tensor, Ragged]:
-        """The distinct terms of each bank with their units, their boundaries, and each slot's among them."""
+        """The distinct terms of each bank with their units, their boundaries, and each slot's."""
         mine, device = self.batch.terms.take(self.query), self.stack.device
         slots = np.repeat(np.arange(len(self.query)), np.diff(mine.ptr))
         bank = self.tiles.host_bank[slots // self.tiles.width]

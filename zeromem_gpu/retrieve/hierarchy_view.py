@@ -59,7 +59,9 @@ def _level(signals: Signals, level: StackedLevel, axis: Axis, config: Config) ->
         cosine = signals.pooled(level.members, level.inverse_norm, axis)
     else:
         cosine = similarities([Placed(one) for one in level.vectors], signals.group.queries, axis)
-    score = min_max(cosine, axis, visible) + config.lexical * signals.bm25_of(level.documents, axis, visible)
+    score = min_max(cosine, axis, visible) + config.lexical * signals.bm25_of(
+        level.documents, axis, visible
+    )
     return score, torch.ones_like(score, dtype=torch.bool) if visible is None else visible
 
 

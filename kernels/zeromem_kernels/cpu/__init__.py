@@ -4,7 +4,17 @@ They release the GIL and share no output between tiles. `fastmath` stays off: su
 that a query's scores do not depend on the queries beside it.
 """
 
-from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, fill_ranges, stable_order
+from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
+from zeromem_kernels.cpu.layout import (
+    fill_covering,
+    fill_graph,
+    fill_kept,
+    fill_neighbours,
+    fill_ranges,
+    fill_spans,
+    fill_transpose,
+    order_sessions,
+)
 from zeromem_kernels.cpu.lexical import (
     bm25_scatter,
     gather_rows,
@@ -28,12 +38,19 @@ from zeromem_kernels.cpu.sparse import spmax, spmm
 __all__ = [
     "bm25_scatter",
     "document_frequency",
+    "fill_covering",
+    "fill_graph",
+    "fill_kept",
+    "fill_neighbours",
     "fill_postings",
     "fill_ranges",
+    "fill_spans",
+    "fill_transpose",
     "fuse",
     "gather_rows",
     "lookup",
     "min_max",
+    "order_sessions",
     "ordered_topk",
     "phrase_scatter",
     "power_iteration",

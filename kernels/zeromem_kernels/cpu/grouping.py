@@ -42,12 +42,3 @@ def fill_postings(terms, unit_ptr, first, end, seen, cursor, documents, counts):
                 cursor[term] += 1
             else:
                 counts[cursor[term] - 1] += 1
-
-
-@njit(nogil=True, cache=True)
-def fill_ranges(begin, ptr, members):
-    """members[ptr[i] + j] = begin[i] + j."""
-    for row in range(len(begin)):
-        first = begin[row]
-        for j in range(ptr[row + 1] - ptr[row]):
-            members[ptr[row] + j] = first + j

@@ -136,7 +136,7 @@ def weigh_terms(
     bank, begin, end, units, counts, unit_ptr, document_ptr, length, low, high, average, k1, b,
     seen, touched, ptr, documents, weights,
 ):  # fmt: skip
-    """Count each term in the documents of its units and weigh it; `seen` is 0 on entry and again at the end."""
+    """Count each term in the documents of its units and weigh it; `seen` is 0 on entry and at the end."""
     for i in range(len(bank)):
         base, unit0 = document_ptr[bank[i]], unit_ptr[bank[i]]
         frequency = 0
@@ -156,7 +156,5 @@ def weigh_terms(
             tf = seen[document]
             seen[document] = 0
             documents[at + j] = document
-            weights[at + j] = (
-                idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length[base + document] / mean))
-            )
+            weights[at + j] = idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length[base + document] / mean))
         ptr[i + 1] = at + frequency
