@@ -95,14 +95,20 @@ class Searcher:
     ) -> Prepared:  # fmt: skip
         """Views and stack of the banks (each must exist), and the questions as arrays and vectors."""
         clock = clock or Stopwatch()
-        # in one order whatever the questions': the same banks find the same stack
-        views = {name: bank_view(index, index.banks[name], config) for name in sorted(set(names))}
-        stack = self._stack(index, list(views), list(views.values()), config)
+        views, stack = self.refresh(index, names, config)
         clock.lap("prepare_s")
         batch = self._batch(index, profiles, [views[name] for name in names])
         clock.lap("encode_queries_s")
         order = {name: at for at, name in enumerate(views)}
         return Prepared(stack, batch, np.array([order[name] for name in names]), views)
+
+    def refresh(
+        self, index: MemoryIndex, names: Sequence[str], config: Config
+    ) -> tuple[dict[str, BankView], Stack]:
+        """Views and stack of the banks: what a search after a change has to wait for."""
+        # in one order whatever the questions': the same banks find the same stack
+        views = {name: bank_view(index, index.banks[name], config) for name in sorted(set(names))}
+        return views, self._stack(index, list(views), list(views.values()), config)
 
     def _batch(
         self, index: MemoryIndex, profiles: Sequence[QueryProfile], views: Sequence[BankView]

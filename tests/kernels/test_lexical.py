@@ -110,7 +110,7 @@ def places_of(rows: Sequence[np.ndarray]) -> Places:
 @pytest.mark.parametrize("level", ["units", "spans"])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_bm25(tiling: str, level: str, parts: int) -> None:
-    """Every third unit is gone and the others stand in reverse; the words lie in one table or in several."""
+    """Every third unit is gone, the others stand in reverse; the words lie in one table or in several."""
     rng = np.random.default_rng(2)
     texts, tiles, config = Texts.random(3), tiles_of(tiling), Config()
     documents, tables, rows, levels = [], [], [], []

@@ -244,7 +244,8 @@ def _append(
             tokens = analyzer.tokens(name)
             new["entities"].append((key, term_key(tokens[0]) if len(tokens) == 1 else 0, name))
             matrices["entities"].append(vectors[name])
-        return entities[key]
+        row: int = entities[key]
+        return row
 
     trace_row = first["traces"] - 1
     for unit, previous in zip(units, [None, *units], strict=False):

@@ -88,10 +88,13 @@ def build_segment(
     terms, term = np.unique(stem[spoken], return_inverse=True)
     place = np.arange(end - first)
     edges = pointer(np.bincount(unit[spoken] - first, minlength=len(place)))
-    tensors = (torch.from_numpy(x.astype(np.int64)) for x in (term, edges, place, place + 1))
-    ptr, units, counts = (part.numpy() for part in term_counts(*tensors, len(terms)))
+    of, ptr, first_unit, end_unit = (
+        torch.from_numpy(x.astype(np.int64)) for x in (term, edges, place, place + 1)
+    )
+    found = term_counts(of, ptr, first_unit, end_unit, len(terms))
+    indptr, units, counts = (part.numpy() for part in found)
     return Segment(
-        first, end, token, terms, ptr, checked_int32(units + first), counts.astype(np.int32),
+        first, end, token, terms, indptr, checked_int32(units + first), counts.astype(np.int32),
         build_stream(raw, unit),
     )  # fmt: skip
 

@@ -239,12 +239,11 @@ def _lexicon(segments: Sequence[Segment], places: Places, device: torch.device) 
         flat([segment.units for segment in segments]), flat([segment.counts for segment in segments]),
     )  # fmt: skip
     words = [stream.words for stream in streams]
+    tables = [stream.occurrences for stream in streams]
     occurrences = Csr(
-        chained([stream.occurrences.indptr for stream in streams]),
-        *(
-            flat([getattr(stream.occurrences, name) for stream in streams])
-            for name in ("indices", "weights")
-        ),
+        chained([table.indptr for table in tables]),
+        flat([table.indices for table in tables]),
+        flat([table.weights for table in tables]),
     )
     stream = Stream(
         flat(words), flat([stream.unit for stream in streams]), ptr(words), ptr(keys), occurrences, places
