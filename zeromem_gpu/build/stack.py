@@ -210,13 +210,13 @@ def _sliced(stack: Stack) -> Stack:
 
 def _lexicons(views: Sequence[BankView], places: Places, device: torch.device) -> tuple[Lexicon, ...]:
     """The segments of all banks, the first ones together, then the second ones …; some banks have fewer."""
-    nothing = np.empty(0, np.int64)
-    empty = build_segment(nothing, nothing, nothing, 0, 0)
-    made = []
-    for depth in range(max(len(view.segments) for view in views)):
-        picked = [view.segments[depth] if depth < len(view.segments) else empty for view in views]
-        made.append(_lexicon(picked, places, device))
-    return tuple(made)
+    depth = max(len(view.segments) for view in views)
+    padding: list[Segment] = []
+    if any(len(view.segments) < depth for view in views):
+        nothing = np.empty(0, np.int64)
+        padding = [build_segment(nothing, nothing, nothing, 0, 0)] * depth
+    chains = [[*view.segments, *padding][:depth] for view in views]
+    return tuple(_lexicon(level, places, device) for level in zip(*chains, strict=True))
 
 
 def _lexicon(segments: Sequence[Segment], places: Places, device: torch.device) -> Lexicon:
@@ -277,4 +277,5 @@ def _join(parts: Sequence[np.ndarray]) -> np.ndarray:
 def _tensor(array: np.ndarray, device: torch.device) -> Tensor:
     """A tensor on the device; on the CPU it shares the array's memory where that is contiguous."""
     # columns of an opened index may be read-only, which torch does not know
-    return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)
+    plain = array.flags.c_contiguous and array.flags.writeable
+    return torch.from_numpy(array if plain else np.array(array, order="C")).to(device)
