@@ -92,7 +92,7 @@ def search_floor(ready: Prepared, found: Ranked, queries: int, rates: dict[str, 
     tile's width gathered for each non-zero of each sweep of PageRank.
     """
     stack = ready.stack
-    rows = sum(len(one) for one in (*stack.unit_vectors, *stack.sentence_vectors))
+    rows = sum(len(one.stored) for one in (*stack.unit_vectors, *stack.sentence_vectors))
     tiles = -(-queries // WIDEST)
     sweeps = float(found.sweeps.mean()) if len(found.sweeps) else 0.0
     gathered = len(stack.graph.weights.indices) * min(queries, WIDEST) * 4 * tiles * sweeps

@@ -12,7 +12,7 @@ from zeromem_gpu.budget import Budget, is_out_of_memory, release
 from zeromem_gpu.build.boundary import hidden_units
 from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.stack import Stack
-from zeromem_gpu.build.views import BankView, bank_view, positions
+from zeromem_gpu.build.views import BankView, bank_ledger, bank_view, positions
 from zeromem_gpu.config import Config
 from zeromem_gpu.encoders.protocol import checked_encode
 from zeromem_gpu.errors import InvalidInput, OutOfMemory
@@ -163,13 +163,19 @@ class Searcher:
     ) -> Prepared:  # fmt: skip
         """Views and stack of the banks (each must exist), and the questions as arrays and vectors."""
         clock = clock or Stopwatch()
-        views = self._views(index, names, config)
-        stack = self._stacks.get(index, views, config, self._budget.banks(config))
+        views, stack = self.refresh(index, names, config)
         clock.lap("prepare_s")
         batch = self._batch(index, profiles, [views[name] for name in names], config)
         clock.lap("encode_queries_s")
         order = {name: at for at, name in enumerate(views)}
         return Prepared(stack, batch, np.array([order[name] for name in names]), views)
+
+    def refresh(
+        self, index: MemoryIndex, names: Sequence[str], config: Config
+    ) -> tuple[dict[str, BankView], Stack]:
+        """Views and stack of the banks: what a search after a change has to wait for."""
+        views = self._views(index, names, config)
+        return views, self._stacks.get(index, views, config, self._budget.banks(config))
 
     def _views(self, index: MemoryIndex, names: Sequence[str], config: Config) -> dict[str, BankView]:
         """The views of some banks, in one order whatever the questions': the same banks, the same stack."""
@@ -186,7 +192,7 @@ class Searcher:
         entities = _unknown(batch.entities, [view.rows.entity_keys for view in views])
         words = np.empty(0, np.int64)
         if config.graph_related > 0 and config.views != "hierarchy":
-            words = _unknown(batch.words, [view.lexicon.terms for view in views])
+            words = _unknown(batch.words, [view.term_keys for view in views])
         names = [batch.entity_names[key] for key in entities.tolist()]
         spelt = [batch.word_names[key] for key in words.tolist()]
         vectors, bad = checked_encode(tools.encoder, [*texts, *names, *spelt])
@@ -240,9 +246,12 @@ def _speakers(index: MemoryIndex, bank: Bank, config: Config) -> tuple[str, ...]
     rows = bank_view(index, bank, config).rows.unit_rows
 
     def read() -> tuple[str, ...]:
-        traces = index.column(bank, "traces", "trace")
-        spoken = (traces[row].speaker for row in index.column(bank, "units", "trace")[rows])
-        return tuple(dict.fromkeys(speaker for speaker in spoken if speaker))
+        ledger = bank_ledger(index, bank, config)
+        first = np.full(len(ledger.voices) + 1, len(rows), np.int64)
+        # backwards: the first unit of each voice is written last; the spare last place takes the −1
+        first[ledger.voice[rows[::-1]]] = np.arange(len(rows))[::-1]
+        heard = [voice for voice in np.argsort(first[:-1]).tolist() if first[voice] < len(rows)]
+        return tuple(ledger.voices[voice] for voice in heard)
 
     with bank.building:
         return bank.cached("speakers", read)

@@ -32,8 +32,7 @@ class Stacks:
     def get(self, index: MemoryIndex, views: Mapping[str, BankView], config: Config, budget: int) -> Stack:
         """The stacked views of some banks by name; `budget` bounds the bytes of all that is kept."""
         # the banks themselves are the key: an id could be taken again by the bank of a newer version
-        shape = (config.bm25_k1, config.bm25_b, config.chain_weight)
-        key = (*(index.banks[name] for name in views), *shape)
+        key = (*(index.banks[name] for name in views), config.chain_weight)
         with self._lock:
             found = self._kept.get(key)
             if found is not None:

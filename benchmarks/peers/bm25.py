@@ -18,12 +18,12 @@ from benchmarks.facts import WrongResult
 from benchmarks.machine import installed
 from benchmarks.peers.rows import OURS, Comparison, Entry, timed
 from benchmarks.workloads import Workload
-from zeromem_gpu import Config
-from zeromem_gpu.build.lexical import build_lexicon
+from zeromem_gpu.build.lexical import build_segment
 from zeromem_gpu.text.tokens import Analyzer
 from zeromem_kernels.lexical import Ragged, bm25_topk, lookup, slot_banks
-from zeromem_kernels.tiles import Csr, Tiles
+from zeromem_kernels.tiles import Tiles
 from zeromem_kernels.topk import TopK
+from zeromem_kernels.weights import Asked, Documents, weigh
 
 K1, B, KEPT, WIDTH = 1.2, 0.75, 10, 32
 # what these do in Python a query, batch or not
@@ -82,17 +82,17 @@ class Ours:
         count = len(corpus.documents)
         lengths = [len(one) for one in corpus.documents]
         unit = np.repeat(np.arange(count), lengths)
-        levels = {"units": (np.arange(count), np.arange(count) + 1)}
-        config = Config(bm25_k1=K1, bm25_b=B)
-        lexicon = build_lexicon(np.concatenate(corpus.documents), unit, count, levels, config)
-        table = lexicon.postings["units"]
-        self._postings = Csr(
-            torch.from_numpy(np.asarray(table.indptr, np.int64)),
-            torch.from_numpy(np.asarray(table.indices, np.int32)),
-            torch.from_numpy(np.asarray(table.weights, np.float32)),
-        )
-        self._terms = torch.from_numpy(lexicon.terms)
-        self._term_ptr = torch.tensor([0, len(lexicon.terms)])
+        words = np.concatenate(corpus.documents)
+        segment = build_segment(words, words, unit, 0, count)
+        at = torch.arange(count, dtype=torch.int32)
+        whole, ptr = torch.tensor([0, count]), torch.tensor([0, len(segment.terms)])
+        asked = Asked(
+            torch.zeros(len(segment.terms), dtype=torch.int64),
+            torch.from_numpy(segment.indptr[:-1]), torch.from_numpy(segment.indptr[1:]),
+            torch.from_numpy(segment.units), torch.from_numpy(segment.counts),
+        )  # fmt: skip
+        self._postings = weigh(asked, whole, Documents(whole, torch.tensor(lengths), at, at + 1), K1, B)
+        self._terms, self._term_ptr = torch.from_numpy(segment.terms), ptr
         self._ptr = torch.tensor([0, count])
 
     def top(self, queries: Sequence[np.ndarray]) -> TopK:

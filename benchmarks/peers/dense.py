@@ -10,7 +10,7 @@ from benchmarks.facts import gate
 from benchmarks.machine import installed
 from benchmarks.peers.rows import OURS, Comparison, Entry, timed
 from benchmarks.stand_ins import WIDTH
-from zeromem_kernels.similarity import similarities
+from zeromem_kernels.similarity import Placed, similarities
 from zeromem_kernels.tiles import Tiles
 from zeromem_kernels.topk import ordered_topk
 
@@ -35,7 +35,7 @@ def compare_dense(
     vectors = torch.from_numpy(stored)
 
     def ours() -> np.ndarray:
-        found = ordered_topk(similarities([vectors], blocks, axis), axis, KEPT)
+        found = ordered_topk(similarities([Placed(vectors)], blocks, axis), axis, KEPT)
         return found.scores.permute(0, 2, 1).reshape(-1, KEPT)[:queries].numpy()
 
     expected = -np.sort(-(asked[:40].astype(np.float64) @ stored.T), axis=1)[:, :KEPT]

@@ -25,6 +25,7 @@ from zeromem_kernels.similarity import best_match, similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
 from zeromem_kernels.tiles import Axis, torch_forms
 from zeromem_kernels.topk import TopK, ordered_topk
+from zeromem_kernels.weights import weigh
 
 KERNELS = (
     "similarities", "best_match", "lookup", "bm25", "phrase_support", "subject_support", "min_max",
@@ -78,13 +79,16 @@ class KernelInputs:
             keys = batch.terms.take(group.query)
             values, ptr = torch.from_numpy(keys.values), torch.from_numpy(keys.ptr).to(stack.device)
             banks, values = slot_banks(ptr, group.tiles), values.to(stack.device)
-            return lambda: lookup(banks, values, stack.ptr["terms"], stack.term_keys)
+            counts = stack.lexicons[0].counts
+            return lambda: lookup(banks, values, counts.ptr, counts.keys)
         if name == "bm25":
-            terms = signals.terms
-            return lambda: bm25(stack.unit_postings, stack.ptr["terms"], terms, units)
+            asked, term_ptr, terms = signals.terms
+            postings = weigh(asked, stack.ptr["units"], stack.documents, config.bm25_k1, config.bm25_b)
+            return lambda: bm25(postings, term_ptr, terms, units)
         if name == "phrase_support":
-            phrases = group.phrases()
-            return lambda: phrase_support(stack.stream, phrases, units)
+            lexicon = stack.lexicons[0]
+            phrases = group.phrases(lexicon)
+            return lambda: phrase_support(lexicon.stream, phrases, units)
         if name == "subject_support":
             subjects = group.look_up(batch.subjects, "entities", stack.entity_keys)
             graph, ptr = stack.graph.weights, stack.ptr

@@ -1,7 +1,7 @@
-"""Exact signals per unit: BM25 from eager weights, phrases word for word, and who speaks or is named.
+"""Exact signals per unit: BM25 from weighed terms, phrases word for word, and who speaks or is named.
 
-BM25 weights idf · tf(k1+1)/(tf + k1(1 − b + b·len/avglen)) are computed when a bank's cache is built, so
-that scoring is a sum over postings: score(d, q) = Σ_{t in q} w(t, d), a repeated term counting again.
+The terms of a batch are weighed first (`weights.py`), so that scoring is a sum over postings:
+score(d, q) = Σ_{t in q} w(t, d), a repeated term counting again.
 
 Ragged query inputs have one slot per tile and column: slot = t·width + column, `ptr` int64 [T·width + 1].
 """
@@ -16,6 +16,7 @@ from torch import Tensor
 from zeromem_kernels.checks import expect_whole
 from zeromem_kernels.tiles import Axis, Csr, Tiles, compiled, on_triton, run_tiles
 from zeromem_kernels.topk import TopK, ordered_topk
+from zeromem_kernels.weights import Places
 
 
 class Ragged(NamedTuple):
@@ -36,15 +37,17 @@ class Phrases(NamedTuple):
 class Stream(NamedTuple):
     """The words of stacked banks in reading order.
 
-    `words` int32 local word ids, −1 between parts; `unit` int32 the local unit of each place;
-    `ptr` int64 [banks + 1]; `places` is, per word of the axis `word_ptr`, where it stands in its bank.
+    `words` int32 local word ids, −1 between parts; `unit` int32 the stored unit of each place;
+    `ptr` int64 [banks + 1]; `occurrences` is, per word of the axis `word_ptr`, where it stands in its bank;
+    `rows` says where the stored units stand now.
     """
 
     words: Tensor
     unit: Tensor
     ptr: Tensor
     word_ptr: Tensor
-    places: Csr
+    occurrences: Csr
+    rows: Places
 
 
 def lookup(banks: Tensor, keys: Tensor, ptr: Tensor, stack_keys: Tensor) -> Tensor:
@@ -79,10 +82,10 @@ def lookup(banks: Tensor, keys: Tensor, ptr: Tensor, stack_keys: Tensor) -> Tens
 
 
 def bm25(postings: Csr, term_ptr: Tensor, terms: Ragged, axis: Axis) -> Tensor:
-    """Sum the eager weights of each query's terms.
+    """Sum the weights of each query's terms.
 
     Args:
-        postings: rows are stacked terms, indices local documents, weights BM25 weights.
+        postings: rows are stacked terms, indices local documents, weights BM25 weights (`weights.weigh`).
         term_ptr: int64 [banks + 1], the stacked terms of each bank.
         terms: local term ids of each query, −1 for unknown terms.
         axis: the document axis (units, spans, windows or episodes).
@@ -138,24 +141,24 @@ def bm25_topk(postings: Csr, term_ptr: Tensor, terms: Ragged, axis: Axis, k: int
     return TopK(scores, rows)
 
 
-def phrase_support(stream: Stream, phrases: Phrases, axis: Axis) -> Tensor:
+def phrase_support(stream: Stream, phrases: Phrases, axis: Axis, out: Tensor | None = None) -> Tensor:
     """Share of a query's phrases whose words stand side by side inside one part of the unit.
 
     Args:
         stream: the stacked banks' words.
         phrases: the queries' phrases in local word ids; a −1 word makes its phrase match nothing.
         axis: the unit axis.
+        out: what another stream of the same banks gave, to add to in place; a unit is in one of them.
 
     Returns:
         float32 [rows, width] in [0, 1]; 0 for a query without phrases.
     """
+    out = axis.full(0.0) if out is None else out
     if cpu := compiled(stream.words):
-        out = axis.empty()
-        run_tiles(cpu.phrase_scatter, axis.tiles, axis.tiles.bank, stream.word_ptr, stream.places.indptr,
-                  stream.places.indices, stream.ptr, stream.words, stream.unit,
+        run_tiles(cpu.phrase_scatter, axis.tiles, axis.tiles.bank, stream.word_ptr, stream.occurrences.indptr,
+                  stream.occurrences.indices, stream.ptr, stream.words, stream.unit, *stream.rows,
                   phrases.ptr, phrases.word_ptr, phrases.words, axis.starts, out)  # fmt: skip
         return out
-    out = axis.full(0.0)
     slot = torch.repeat_interleave(
         torch.arange(len(phrases.ptr) - 1, device=out.device), phrases.ptr.diff()
     )
@@ -168,9 +171,9 @@ def phrase_support(stream: Stream, phrases: Phrases, axis: Axis) -> Tensor:
     slot, bank, first = slot[known], bank[known], first[known]
     begin, length = phrases.word_ptr[:-1][known], length[known]
     row = first + stream.word_ptr[bank]
-    counts = stream.places.indptr[row + 1] - stream.places.indptr[row]
-    which, place = expand(stream.places.indptr[row], counts)
-    start = stream.places.indices[place].long() + stream.ptr[bank[which]]
+    counts = stream.occurrences.indptr[row + 1] - stream.occurrences.indptr[row]
+    which, place = expand(stream.occurrences.indptr[row], counts)
+    start = stream.occurrences.indices[place].long() + stream.ptr[bank[which]]
     same = start + length[which] <= stream.ptr[bank[which] + 1]
     for j in range(int(length.max()) if len(length) else 0):
         inside = j < length[which]
@@ -178,7 +181,8 @@ def phrase_support(stream: Stream, phrases: Phrases, axis: Axis) -> Tensor:
         meant = phrases.words[(begin[which] + j).clamp(max=len(phrases.words) - 1)]
         # an unknown word is −1, and so is a separator
         same &= ~inside | ((said == meant) & (meant >= 0))
-    hits = torch.stack([which[same], stream.unit[start[same]].long()], 1).unique(dim=0)
+    unit = stream.rows.row[stream.rows.ptr[bank[which[same]]] + stream.unit[start[same]]].long()
+    hits = torch.stack([which[same], unit], 1)[unit >= 0].unique(dim=0)
     share = 1.0 / phrases.ptr.diff()[slot].float()
     tile, column = slot // axis.tiles.width, slot % axis.tiles.width
     flat = (hits[:, 1] + axis.starts[tile[hits[:, 0]]]) * axis.tiles.width + column[hits[:, 0]]

@@ -9,7 +9,6 @@ it without rounding in any order, and cosines do not depend on the size of a bat
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -35,47 +34,44 @@ def on_grid(vectors: np.ndarray) -> np.ndarray:
     return np.rint(vectors * np.float32(GRID)).astype(np.float32)
 
 
-def near(words: Tensor, own: Tensor, vectors: Tensor, terms: Tensor, rarity: Tensor, floor: float) -> Csr:
-    """The terms of one bank that are near to each of some words.
+def near(words: Tensor, own: Tensor, vectors: Tensor, places: Tensor, floor: float) -> Csr:
+    """The stored words of one bank that are near to each of some words.
 
     Args:
         words: float32 [m, D] on the grid.
-        own: int32 [m], the term that the word itself is, or −1.
+        own: int32 [m], the place of the stored word that the word itself is, or −1.
         vectors: float32 [n, D] on the grid, in any order.
-        terms: int32 [n], the local term of each vector, −1 for one that is not to be found.
-        rarity: float32 [terms], rarity² of each term.
+        places: int64 [n], the place of each stored word in an order that does not depend on theirs.
         floor: τ, at least 0 and below 1.
 
     Returns:
-        A row a word: terms ascending, weights above 0.
+        A row a word: places ascending (int32), near(t, t′) above 0.
     """
     product = words @ vectors.T
     word, at = torch.nonzero(product > floor * GRID**2, as_tuple=True)
-    term = terms[at]
-    other = (term >= 0) & (term != own[word])
-    word, at, term = word[other], at[other], term[other]
+    place = places[at]
+    other = place != own[word]
+    word, at, place = word[other], at[other], place[other]
     # the difference first: it is exact, however little a word is above the floor
     above = product[word, at] - floor * GRID**2
-    weight = above * (1.0 / ((1.0 - floor) * GRID**2)) * rarity[term.long()]
-    order = torch.argsort(word * max(len(rarity), 1) + term)
+    order = torch.argsort(word * max(len(places), 1) + place)
     ptr = torch.zeros(len(words) + 1, dtype=torch.int64, device=words.device)
     torch.cumsum(torch.bincount(word, minlength=len(words)), 0, out=ptr[1:])
-    return Csr(ptr, term[order], weight[order])
+    return Csr(ptr, place[order].int(), above[order] * (1.0 / ((1.0 - floor) * GRID**2)))
 
 
-def rarity(documents: Tensor, total: int) -> Tensor:
-    """rarity² of terms that occur in `documents` (int64 [terms]) of `total` documents, float32."""
-    count = documents.double()
+def rarity(documents: Tensor, total: Tensor) -> Tensor:
+    """rarity² of terms that occur in `documents` of `total` documents (int64 [terms] both), float32."""
+    count, total = documents.double(), total.double()
     idf = torch.log1p((total - count + 0.5) / (count + 0.5))
-    most = math.log1p((total - 0.5) / 1.5)
-    return (idf / most).square().float()
+    return (idf / torch.log1p((total - 0.5) / 1.5)).square().float()
 
 
 def weighted_bm25(postings: Csr, term_ptr: Tensor, terms: Weighted, axis: Axis) -> Tensor:
-    """Sum the eager weights of each query's terms, each times its own weight.
+    """Sum the weights of each query's terms, each times its own weight.
 
     Args:
-        postings: rows are stacked terms, indices local documents, weights BM25 weights.
+        postings: rows are stacked terms, indices local documents, weights BM25 weights (`weights.weigh`).
         term_ptr: int64 [banks + 1], the stacked terms of each bank.
         terms: local terms and weights of each slot.
         axis: the document axis.

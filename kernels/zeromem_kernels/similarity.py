@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,11 +18,18 @@ from zeromem_kernels.tiles import Axis, Tiles, compiled
 _BLOCK_ROWS = 2048
 
 
-def similarities(vectors: Sequence[Tensor], queries: Tensor, axis: Axis) -> Tensor:
+class Placed(NamedTuple):
+    """Vectors float32 [n, D] of a bank whose row i is `stored[rows[i]]` (int64), `stored[i]` for None."""
+
+    stored: Tensor
+    rows: Tensor | None = None
+
+
+def similarities(vectors: Sequence[Placed], queries: Tensor, axis: Axis) -> Tensor:
     """cos(row, query) for every tile.
 
     Args:
-        vectors: per stacked bank, float32 [rows of the bank, D].
+        vectors: per stacked bank.
         queries: float32 [T, D, width], one block a tile, unused columns zero.
         axis: the row axis.
 
@@ -31,20 +39,32 @@ def similarities(vectors: Sequence[Tensor], queries: Tensor, axis: Axis) -> Tens
     out = axis.empty()
     starts, blocked = axis.starts.tolist(), compiled(out) is not None
     for bank, first, last in runs(axis.tiles):
-        stored, begin = vectors[bank], starts[first]
-        if not blocked:
-            # one launch a bank; its tiles lie one after the other, and the vectors are read in place
-            count, (rows, dim) = last - first, stored.shape
-            scores = out[begin : starts[last]].view(count, rows, axis.tiles.width)
-            torch.bmm(stored.expand(count, rows, dim), queries[first:last], out=scores)
+        stored, rows = vectors[bank]
+        mine = out[starts[first] : starts[last]]
+        if rows is None:
+            _products(stored, queries[first:last], mine, blocked=blocked)
             continue
-        # a block of a large bank serves all of its tiles while it is near, so that a bank is read once
-        for row in range(0, len(stored), _BLOCK_ROWS):
-            block = stored[row : row + _BLOCK_ROWS]
-            for t in range(first, last):
-                at = begin + (t - first) * len(stored) + row
-                torch.mm(block, queries[t], out=out[at : at + len(block)])
+        every = torch.empty(((last - first) * len(stored), axis.tiles.width), device=out.device)
+        _products(stored, queries[first:last], every, blocked=blocked)
+        for t in range(last - first):
+            chosen = every[t * len(stored) : (t + 1) * len(stored)]
+            torch.index_select(chosen, 0, rows, out=mine[t * len(rows) : (t + 1) * len(rows)])
     return out
+
+
+def _products(stored: Tensor, queries: Tensor, out: Tensor, *, blocked: bool) -> None:
+    """Every vector of a bank with the queries of its tiles, one tile after the other in `out`."""
+    count, (rows, dim) = len(queries), stored.shape
+    if not blocked:
+        # one launch a bank; its tiles lie one after the other, and the vectors are read in place
+        scores = out.view(count, rows, out.shape[1])
+        torch.bmm(stored.expand(count, rows, dim), queries, out=scores)
+        return
+    # a block of a large bank serves all of its tiles while it is near, so that a bank is read once
+    for row in range(0, rows, _BLOCK_ROWS):
+        block = stored[row : row + _BLOCK_ROWS]
+        for t in range(count):
+            torch.mm(block, queries[t], out=out[t * rows + row : t * rows + row + len(block)])
 
 
 def runs(tiles: Tiles) -> Iterator[tuple[int, int, int]]:
@@ -56,11 +76,11 @@ def runs(tiles: Tiles) -> Iterator[tuple[int, int, int]]:
         first = last
 
 
-def best_match(vectors: Sequence[Tensor], queries: Tensor, banks: Tensor) -> tuple[Tensor, Tensor]:
+def best_match(vectors: Sequence[Placed], queries: Tensor, banks: Tensor) -> tuple[Tensor, Tensor]:
     """The most similar stored vector of each query inside its own bank; ties go to the earlier row.
 
     Args:
-        vectors: per stacked bank, float32 [rows of the bank, D].
+        vectors: per stacked bank.
         queries: float32 [n, D].
         banks: int64 [n], ascending.
 
@@ -72,8 +92,10 @@ def best_match(vectors: Sequence[Tensor], queries: Tensor, banks: Tensor) -> tup
     present, counts = torch.unique_consecutive(banks, return_counts=True)
     begin = 0
     for b, count in zip(present.tolist(), counts.tolist(), strict=True):
-        if len(vectors[b]):
-            scores = queries[begin : begin + count] @ vectors[b].T
+        stored, place = vectors[b]
+        if len(stored if place is None else place):
+            scores = queries[begin : begin + count] @ stored.T
+            scores = scores if place is None else scores[:, place]
             best = scores.amax(1, keepdim=True)
             # argmax promises no order among equals; the first of the maxima is asked for by position
             rows[begin : begin + count] = (scores == best).int().argmax(1).int()

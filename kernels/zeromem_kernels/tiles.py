@@ -183,6 +183,11 @@ def compiled(tensor: Tensor) -> ModuleType | None:
     return _compiled() if tensor.device.type == "cpu" and not _form.get() else None
 
 
+def compiled_host() -> ModuleType | None:
+    """The module of compiled CPU forms for NumPy arrays, None where it is missing or not wanted."""
+    return None if _form.get() else _compiled()
+
+
 def on_triton(tensor: Tensor) -> bool:
     """Whether the Triton form serves: for CUDA tensors. Raises `NoDevice` where it cannot run there."""
     if _form.get():

@@ -40,6 +40,14 @@ def pointer(sizes: Sequence[int]) -> Tensor:
     return torch.tensor([0, *np.cumsum(sizes)], dtype=torch.int64)
 
 
+def by_unit(
+    unit: np.ndarray, entity: np.ndarray, count: np.ndarray, units: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(pointer, entity, count) of pairs that are sorted by unit and entity."""
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=units))]).astype(np.int64)
+    return ptr, entity.astype(np.int32), count.astype(np.int32)
+
+
 def tiles_of(tiling: str) -> Tiles:
     """The tiles of a tiling by name."""
     banks, width = TILINGS[tiling]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.kernels.layout import TILINGS, blocks, both, pointer, stacked, tiles_of
+from tests.kernels.layout import TILINGS, blocks, both, by_unit, pointer, stacked, tiles_of
 from tests.reference import lexical, views
 from tests.reference.examples import unit
 from zeromem_gpu.build.graph import build_graph
-from zeromem_gpu.build.lexical import build_lexicon, build_stream
+from zeromem_gpu.build.lexical import Segment, build_segment, build_stream
 from zeromem_gpu.config import Config
 from zeromem_kernels.lexical import (
     Phrases,
@@ -28,6 +28,7 @@ from zeromem_kernels.lexical import (
 )
 from zeromem_kernels.tiles import Tiles, torch_forms
 from zeromem_kernels.topk import ordered_topk
+from zeromem_kernels.weights import Counts, Documents, Places, gather_counts, weigh
 
 every_tiling = pytest.mark.parametrize("tiling", TILINGS)
 UNITS = (7, 0, 63, 1, 120, 30)
@@ -94,34 +95,72 @@ def test_slot_banks() -> None:
     assert slot_banks(pointer([2, 0, 1, 3]), tiles).tolist() == [4, 4, 2, 2, 2, 2]
 
 
+def counts_of(segments: Sequence[Segment]) -> Counts:
+    """One segment of each bank, stacked."""
+    tables = [(one.indptr, one.units, one.counts) for one in segments]
+    table = stacked(tables)
+    keys = torch.from_numpy(np.concatenate([one.terms for one in segments]))
+    return Counts(pointer([len(one.terms) for one in segments]), keys, *table[:2], table.weights.int())
+
+
+def places_of(rows: Sequence[np.ndarray]) -> Places:
+    """Where the stored units of each bank stand."""
+    return Places(pointer([len(one) for one in rows]), torch.from_numpy(np.concatenate(rows)).int())
+
+
 @every_tiling
 @pytest.mark.parametrize("level", ["units", "spans"])
-def test_bm25(tiling: str, level: str) -> None:
+@pytest.mark.parametrize("parts", [1, 3])
+def test_bm25(tiling: str, level: str, parts: int) -> None:
+    """Every third unit is gone, the others stand in reverse; the words lie in one table or in several."""
     rng = np.random.default_rng(2)
     texts, tiles, config = Texts.random(3), tiles_of(tiling), Config()
-    documents, lexicons = [], []
+    documents, tables, rows, levels = [], [], [], []
     for b, n in enumerate(UNITS):
         _, stem, unit_of = texts.arrays(b)
-        at = np.arange(n)
-        first, end = (at, at + 1) if level == "units" else (np.maximum(at - 1, 0), np.minimum(at + 2, n))
-        stems = [[word for part in parts for word in part if word > 1] for parts in texts.banks[b]]
+        left = np.flatnonzero(np.arange(n) % 3 != 1)[::-1]
+        place = np.full(n, -1)
+        place[left] = np.arange(len(left))
+        at = np.arange(len(left))
+        first, end = (
+            (at, at + 1) if level == "units" else (np.maximum(at - 1, 0), np.minimum(at + 2, len(at)))
+        )
+        stems = [[word for part in texts.banks[b][u] for word in part if word > 1] for u in left]
         documents.append(
             [[t for part in stems[a:z] for t in part] for a, z in zip(first, end, strict=True)]
         )
-        lexicons.append(build_lexicon(stem, unit_of, n, {level: (first, end)}, config))
+        edges = np.linspace(0, n, parts + 1).astype(int)
+        tokens = np.searchsorted(unit_of, edges)
+        tables.append([
+            build_segment(stem[x:y], stem[x:y], unit_of[x:y], p, q)
+            for p, q, x, y in zip(edges, edges[1:], tokens, tokens[1:], strict=False)
+        ])  # fmt: skip
+        rows.append(place)
+        levels.append(
+            (np.array([len(d) for d in documents[-1]], np.int64), first if level == "spans" else at, end)
+        )
     asked = [
         [int(t) for t in rng.integers(2, WORDS + 3, size=rng.integers(0, 5))]
         for _ in range(len(tiles) * tiles.width)
     ]
-    keys = [list(lexicon.terms) for lexicon in lexicons]
-    local = [
-        [keys[b].index(t) if t in keys[b] else -1 for t in slot]
-        for b, slot in zip(np.repeat(tiles.bank.numpy(), tiles.width), asked, strict=True)
-    ]
-    axis = tiles.axis(pointer(UNITS))
-    postings = stacked([lexicon.postings[level] for lexicon in lexicons])
-    term_ptr = pointer([len(k) for k in keys])
-    for found in both(lambda: bm25(postings, term_ptr, ragged(local), axis)):
+    units = pointer([len(d) for d in documents])
+    held = Documents(
+        units, *(torch.from_numpy(np.concatenate([one[at] for one in levels])) for at in (0,)),
+        *(torch.from_numpy(np.concatenate([one[at] for one in levels])).int() for at in (1, 2)),
+    )  # fmt: skip
+    counts = [counts_of([bank[at] for bank in tables]) for at in range(parts)]
+    keys = torch.arange(2, WORDS + 3).repeat(len(UNITS))
+    banks = torch.arange(len(UNITS)).repeat_interleave(WORDS + 1)
+    term_ptr = torch.arange(len(UNITS) + 1) * (WORDS + 1)
+    local = ragged([[t - 2 for t in slot] for slot in asked])
+    axis = tiles.axis(units)
+
+    def score() -> torch.Tensor:
+        terms = [lookup(banks, keys, part.ptr, part.keys) for part in counts]
+        found = gather_counts(counts, terms, banks, places_of(rows))
+        return bm25(weigh(found, units, held, config.bm25_k1, config.bm25_b), term_ptr, local, axis)
+
+    for found in both(score):
         for block in blocks(axis):
             for c in range(tiles.width):
                 expected = lexical.bm25_scores(
@@ -175,7 +214,8 @@ def phrase_case(
         torch.from_numpy(np.concatenate([s.unit for s in streams])),
         pointer([len(s.words) for s in streams]),
         pointer([len(s.keys) for s in streams]),
-        stacked([s.places for s in streams]),
+        stacked([s.occurrences for s in streams]),
+        places_of([np.arange(n) for n in UNITS]),
     )
     lists = ragged(words)
     return stream, Phrases(pointer([len(slot) for slot in asked]), lists.ptr, lists.values)
@@ -226,7 +266,7 @@ def test_subjects(tiling: str) -> None:
     tables, speakers, held = [], [], []
     for n, m in zip(UNITS, names, strict=True):
         pairs = np.argwhere(rng.random((n, m)) < 0.15)
-        counts = (pairs[:, 0], pairs[:, 1], np.ones(len(pairs), np.int64))
+        counts = by_unit(pairs[:, 0], pairs[:, 1], np.ones(len(pairs), np.int64), n)
         tables.append(build_graph(counts, np.array([0, n] if n else [0]), m, 1.0).weights)
         speakers.append(rng.integers(-1, m, size=n).astype(np.int32))
         held.append([{str(e): 1 for i, e in pairs if i == row} for row in range(n)])

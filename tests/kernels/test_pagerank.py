@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.kernels.layout import TILINGS, blocks, both, float64, pointer, stacked, tiles_of
+from tests.kernels.layout import TILINGS, blocks, both, by_unit, float64, pointer, stacked, tiles_of
 from tests.reference import pagerank
 from zeromem_gpu.build.graph import EntityContextGraph, build_graph
 from zeromem_kernels.pagerank import Graph, PageRank, personalized_pagerank
@@ -55,7 +55,7 @@ def random_banks(chain: float) -> Stacked:
         bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         pairs = np.argwhere((rng.random((n, m)) < 0.08) & (np.arange(m) > 0))
         count = rng.integers(1, 4, size=len(pairs))
-        banks.append(build_graph((pairs[:, 0], pairs[:, 1], count), bounds, m, chain))
+        banks.append(build_graph(by_unit(pairs[:, 0], pairs[:, 1], count, n), bounds, m, chain))
         counts = [
             {str(e): int(k) for (i, e), k in zip(pairs, count, strict=True) if i == row} for row in range(n)
         ]

@@ -9,7 +9,7 @@ import torch
 from tests.kernels.layout import SIZES, TILINGS, blocks, both, float64, pointer, random_csr, tiles_of
 from tests.reference import scaling
 from zeromem_kernels import similarity
-from zeromem_kernels.similarity import best_match, similarities
+from zeromem_kernels.similarity import Placed, best_match, similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
 from zeromem_kernels.tiles import compiled, torch_forms
 
@@ -54,7 +54,7 @@ def test_similarities(tiling: str, block_rows: int, monkeypatch: pytest.MonkeyPa
     asked = rng.normal(size=(len(tiles), 24, tiles.width)).astype(np.float32)
     asked /= np.linalg.norm(asked, axis=1, keepdims=True)
     for found in both(
-        lambda: similarities([torch.from_numpy(x) for x in stored], torch.from_numpy(asked), axis)
+        lambda: similarities([Placed(torch.from_numpy(x)) for x in stored], torch.from_numpy(asked), axis)
     ):
         for block in blocks(axis):
             for c in range(tiles.width):
@@ -64,20 +64,36 @@ def test_similarities(tiling: str, block_rows: int, monkeypatch: pytest.MonkeyPa
                 np.testing.assert_allclose(found[block.at, c].numpy(), expected, atol=1e-6)
 
 
+def test_vectors_in_another_order() -> None:
+    rng = np.random.default_rng(4)
+    stored = [torch.from_numpy(rng.integers(-2, 3, size=(n + 2, 8)).astype(np.float32)) for n in SIZES]
+    rows = [torch.from_numpy(rng.permutation(n + 2)[:n]) for n in SIZES]
+    tiles = tiles_of("many")
+    axis = tiles.axis(pointer(SIZES))
+    asked = torch.from_numpy(rng.integers(-2, 3, size=(len(tiles), 8, tiles.width)).astype(np.float32))
+    placed = [Placed(x, at) for x, at in zip(stored, rows, strict=True)]
+    copied = [Placed(x[at]) for x, at in zip(stored, rows, strict=True)]
+    assert torch.equal(similarities(placed, asked, axis), similarities(copied, asked, axis))
+
+
 def test_best_match() -> None:
     rng = np.random.default_rng(3)
     # small whole numbers: products are exact, so equal cosines are equal bits
     stored = [torch.from_numpy(rng.integers(-2, 3, size=(n, 4)).astype(np.float32)) for n in SIZES]
     banks = torch.tensor([0, 0, 1, 2, 2, 2, 4, 4, 5])
     asked = torch.from_numpy(rng.integers(-2, 3, size=(len(banks), 4)).astype(np.float32))
-    cosine, rows = best_match(stored, asked, banks)
+    shuffled = [
+        Placed(x[order], torch.argsort(order)) for x in stored for order in [torch.randperm(len(x))]
+    ]
+    cosine, rows = best_match(shuffled, asked, banks)
+    assert torch.equal(rows, best_match([Placed(x) for x in stored], asked, banks)[1])
     for i, bank in enumerate(banks.tolist()):
         products = float64(stored[bank]) @ float64(asked[i])
         if len(products):
             assert (float(cosine[i]), int(rows[i])) == (products.max(), int(products.argmax()))
         else:
             assert (float(cosine[i]), int(rows[i])) == (-np.inf, -1)
-    nothing = best_match(stored, asked[:0], banks[:0])
+    nothing = best_match(shuffled, asked[:0], banks[:0])
     assert [len(part) for part in nothing] == [0, 0]
 
 

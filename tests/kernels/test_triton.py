@@ -14,14 +14,24 @@ import numpy as np
 import pytest
 import torch
 
-from tests.kernels.layout import blocks, float64, interpreted, pointer, random_csr, random_hidden, stacked
+from tests.kernels.layout import (
+    blocks,
+    by_unit,
+    float64,
+    interpreted,
+    pointer,
+    random_csr,
+    random_hidden,
+    stacked,
+)
 from tests.reference import activation, pagerank, scaling, views
 from zeromem_gpu.build.graph import EntityContextGraph, build_graph
-from zeromem_gpu.build.ragged import Rows, transpose
+from zeromem_gpu.build.ragged import Rows
 from zeromem_kernels import slices
 from zeromem_kernels.activation import propagate
 from zeromem_kernels.fusion import fuse
 from zeromem_kernels.gpu import launch, select
+from zeromem_kernels.layout import transpose
 from zeromem_kernels.pagerank import Graph, PageRank, is_sound, personalized_pagerank, slice_graph
 from zeromem_kernels.reset import reset_vector
 from zeromem_kernels.tiles import Axis, Csr, Tiles, slice_table, torch_forms
@@ -66,7 +76,7 @@ def banks() -> Banks:
             knows[::3, 1] = True
         pairs = np.argwhere(knows)
         count = rng.integers(1, 4, size=len(pairs))
-        made.append(build_graph((pairs[:, 0], pairs[:, 1], count), bounds, m, 1.0))
+        made.append(build_graph(by_unit(pairs[:, 0], pairs[:, 1], count, n), bounds, m, 1.0))
         row = np.repeat(np.arange(n + m), np.diff(made[-1].weights.indptr))
         dense = np.zeros((n + m, n + m))
         dense[row, made[-1].weights.indices] = made[-1].weights.weights
@@ -218,7 +228,7 @@ def test_float16_near_one_is_float32(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_float16_takes_resets_that_are_almost_nothing() -> None:
-    made = build_graph((np.array([0]), np.array([0]), np.array([1])), np.array([0, 2]), 1, 0.0)
+    made = build_graph(by_unit(np.array([0]), np.array([0]), np.array([1]), 2), np.array([0, 2]), 1, 0.0)
     graph = Graph(
         stacked([made.weights]), torch.from_numpy(made.degree), torch.from_numpy(made.colours),
         pointer(made.colour_sizes.tolist()), sound=True,
@@ -261,7 +271,7 @@ def test_float16_keeps_what_small_degrees_and_small_resets_bring() -> None:
     n = 50
     pairs = np.array([[0, 0], [0, 1], *([i, 0] for i in range(1, n))])
     made = build_graph(
-        (pairs[:, 0], pairs[:, 1], np.array([98, 2] + [1] * (n - 1))), np.array([0, n]), 2, 1.0
+        by_unit(pairs[:, 0], pairs[:, 1], np.array([98, 2] + [1] * (n - 1)), n), np.array([0, n]), 2, 1.0
     )
     graph = Graph(
         stacked([made.weights]), torch.from_numpy(made.degree), torch.from_numpy(made.colours),
@@ -395,7 +405,10 @@ def incidences(rng: np.random.Generator) -> tuple[Csr, Csr, list[np.ndarray]]:
         row, column = np.nonzero(matrix)
         indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(matrix)))])
         tables.append(Rows(indptr.astype(np.int64), column.astype(np.int32), np.ones(len(row), np.float32)))
-    across = [transpose(table, matrix.shape[1]) for table, matrix in zip(tables, dense, strict=True)]
+    across = []
+    for table, matrix in zip(tables, dense, strict=True):
+        back, order, row = transpose(table.indptr, table.indices, matrix.shape[1])
+        across.append(Rows(back, row, table.weights[order]))
     return stacked(tables), stacked(across), dense
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from tests.support import small_memory
 from zeromem_gpu import Boundary, Config, Memory, Trace
-from zeromem_gpu.build.bridges import find_words
+from zeromem_gpu.build.bridges import NameWords, find_words
+from zeromem_gpu.build.lexical import build_stream
 from zeromem_gpu.build.views import bank_view
 
 DOCUMENTS = {
@@ -109,7 +110,9 @@ def test_a_hidden_text_leads_nowhere() -> None:
 def test_find_words(words: list[list[int]], found: list[tuple[int, int]]) -> None:
     """Whole runs of words only, none past a separator; nothing where nothing is searched."""
     raw = np.array([5, 6, 0, 5, 6, 7, 0, 5, 0], np.int64)
-    which, token = find_words([np.array(one, np.int64) for one in words], raw, np.ones(9, bool))
+    names = NameWords.of([np.array(one, np.int64) for one in words])
+    stream = build_stream(raw, np.zeros(9, np.int32))
+    which, token = find_words(names, stream, np.ones(9, bool))
     assert list(zip(which.tolist(), token.tolist(), strict=True)) == found
-    none = find_words([np.array(one, np.int64) for one in words], raw, np.zeros(9, bool))
+    none = find_words(names, stream, np.zeros(9, bool))
     assert len(none[0]) == 0

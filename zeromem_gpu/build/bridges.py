@@ -6,28 +6,109 @@ the words of the name in its text and was not given it leads to the units that w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from zeromem_gpu.build.facts import Bank, MemoryIndex
-from zeromem_gpu.build.ragged import expand, pointer
-from zeromem_gpu.config import Config
+from zeromem_gpu.build.facts import SPEAKER_PART, Bank, MemoryIndex
+from zeromem_gpu.build.lexical import Segment, WordStream, build_stream
+from zeromem_gpu.build.ragged import expand, first_from
 from zeromem_gpu.text.normalize import entity_name
-from zeromem_gpu.text.tokens import Analyzer, term_key, term_keys
+from zeromem_gpu.text.tokens import term_key, term_keys
+from zeromem_kernels.layout import pointer
 
 Pairs = tuple[np.ndarray, np.ndarray]
 
 
-def given_names(index: MemoryIndex, bank: Bank, trace_of_unit: np.ndarray) -> Pairs:
-    """Distinct (unit, entity) of the names that callers gave, int64; entities in rows of arrival.
+def no_pairs() -> Pairs:
+    """Two empty columns."""
+    return np.empty(0, np.int64), np.empty(0, np.int64)
 
-    `trace_of_unit` int64 [units] is the trace row of each unit.
+
+@dataclass(frozen=True)
+class NameWords:
+    """Word keys of names: those of name i are `keys[ptr[i]:ptr[i+1]]`, int64."""
+
+    ptr: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
+    keys: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @classmethod
+    def of(cls, words: Sequence[np.ndarray]) -> NameWords:
+        """The words of some names."""
+        sizes = np.array([len(one) for one in words], np.int64)
+        return cls(pointer(sizes), np.concatenate([np.empty(0, np.int64), *words]))
+
+    def and_(self, other: NameWords) -> NameWords:
+        """These names, then the others."""
+        ptr = np.concatenate([self.ptr, other.ptr[1:] + self.ptr[-1]])
+        return NameWords(ptr, np.concatenate([self.keys, other.keys]))
+
+
+@dataclass(frozen=True)
+class Bridges:
+    """Names that callers gave and where they are told, in rows of arrival, of all units, gone ones too.
+
+    `given` are distinct (unit, entity), sorted; `told` (entity, unit); `names` int64 the entities that were
+    given, in the order in which `words` has theirs.
     """
+
+    given: Pairs = field(default_factory=no_pairs)
+    told: Pairs = field(default_factory=no_pairs)
+    names: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    words: NameWords = field(default_factory=NameWords)
+
+
+def grow_bridges(
+    known: Bridges, index: MemoryIndex, bank: Bank, first: int, segments: Sequence[Segment],
+    analyze: Callable[[str], list[str]],
+) -> Bridges:  # fmt: skip
+    """Bridges over all units of a bank.
+
+    Args:
+        known: those over the units before `first`.
+        index: holds the bank.
+        bank: where to look.
+        first: the first unit that is new.
+        segments: the words of all units.
+        analyze: from a name to its words.
+    """
+    given = _given_names(index, bank, first)
+    fresh = np.setdiff1d(given[1], known.names)
+    names = index.column(bank, "entities", "name")
+    words = NameWords.of([term_keys(analyze(name)) for name in names[fresh]])
+    inside = index.column(bank, "tokens", "sentence")
+    unit = index.column(bank, "tokens", "unit")
+    found = [known.told[0] << 32 | known.told[1]]
+
+    def look(names: np.ndarray, words: NameWords, stream: WordStream, begin: int) -> None:
+        searched = inside[begin : begin + len(stream.words)] != SPEAKER_PART
+        which, token = find_words(words, stream, searched)
+        key = np.unique(names[which] << 32 | stream.unit[token])
+        found.append(np.setdiff1d(key, given[1] << 32 | given[0], assume_unique=True))
+
+    if len(known.names):
+        begin = first_from(unit, first)
+        raw = index.column(bank, "tokens", "raw")[begin:]
+        look(known.names, known.words, build_stream(raw, unit[begin:]), begin)
+    for segment in segments if len(fresh) else ():
+        look(fresh, words, segment.stream, segment.token)
+    key = np.concatenate(found)
+    return Bridges(
+        (np.concatenate([known.given[0], given[0]]), np.concatenate([known.given[1], given[1]])),
+        (key >> 32, key & 0xFFFFFFFF),
+        np.concatenate([known.names, fresh]),
+        known.words.and_(words),
+    )
+
+
+def _given_names(index: MemoryIndex, bank: Bank, first: int) -> Pairs:
+    """Distinct (unit, entity) of the names that callers gave to the units from `first` on, sorted."""
     traces = index.column(bank, "traces", "trace")
+    rows = index.column(bank, "units", "trace")[first:]
     pairs = {
-        (unit, bank.entities[term_key(name)])
-        for unit, row in enumerate(trace_of_unit.tolist())
+        (first + at, bank.entities[term_key(name)])
+        for at, row in enumerate(rows.tolist())
         for name in map(entity_name, traces[row].entities)
         if name
     }
@@ -35,49 +116,28 @@ def given_names(index: MemoryIndex, bank: Bank, trace_of_unit: np.ndarray) -> Pa
     return table[:, 0], table[:, 1]
 
 
-def told_names(
-    names: Sequence[str], entity: np.ndarray, given: Pairs, raw: np.ndarray, token_unit: np.ndarray,
-    searched: np.ndarray, config: Config,
-) -> Pairs:  # fmt: skip
-    """Distinct (entity, unit) where the unit has a name's words in a row and was not given the name.
+def find_words(names: NameWords, stream: WordStream, searched: np.ndarray) -> Pairs:
+    """(which, token) for every searched token at which the words of name `which` stand in a row.
 
-    Args:
-        names: the name of each row of `entity`.
-        entity: int64 [n], distinct.
-        given: (unit, entity) pairs that do not count.
-        raw: int64 [tokens] keys, 0 between parts.
-        token_unit: the unit of each token.
-        searched: bool [tokens], where a name may begin.
-        config: names the analyzer.
+    `searched` bool [tokens] says where a name may begin. A name without words is nowhere.
     """
-    analyzer = Analyzer(config.stemmer)
-    words = [term_keys(analyzer.tokens(name)) for name in names]
-    which, token = find_words(words, raw, searched)
-    told, unit = entity[which].astype(np.int64), token_unit[token].astype(np.int64)
-    key = np.setdiff1d(told << 32 | unit, given[1] << 32 | given[0])
-    return key >> 32, key & 0xFFFFFFFF
-
-
-def find_words(words: Sequence[np.ndarray], raw: np.ndarray, searched: np.ndarray) -> Pairs:
-    """(which, token) for every searched token at which the keys words[which] stand in a row; none is empty.
-
-    >>> find_words([np.array([5, 6]), np.array([6])], np.array([5, 6, 0, 6]), np.ones(4, bool))
-    (array([0, 1, 1]), array([0, 1, 3]))
-    """
-    kept = np.flatnonzero(np.array([len(one) for one in words], np.int64))
-    if len(kept) == 0 or len(raw) == 0:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    lengths = np.array([len(words[at]) for at in kept.tolist()], np.int64)
-    keys, begin = np.concatenate([words[at] for at in kept.tolist()]), pointer(lengths)[:-1]
-    order = np.argsort(raw, kind="stable")
-    left, right = (np.searchsorted(raw[order], keys[begin], side) for side in ("left", "right"))
-    slot, which = expand(left, right)
-    token = order[slot]
-    which, token = which[searched[token]], token[searched[token]]
-    for step in range(1, int(lengths.max())):
-        ends = lengths[which] <= step
-        # the last token of a bank closes a part: its key 0 is no word
-        there = raw[np.minimum(token + step, len(raw) - 1)]
-        same = ends | (there == keys[begin[which] + np.minimum(step, lengths[which] - 1)])
+    kept = np.flatnonzero(np.diff(names.ptr))
+    if len(kept) == 0 or len(stream.keys) == 0:
+        return no_pairs()
+    # a word that the stream does not have must not look like a separator
+    place = np.minimum(np.searchsorted(stream.keys, names.keys), len(stream.keys) - 1)
+    word = np.where(stream.keys[place] == names.keys, place, -2)
+    begin = names.ptr[:-1]
+    kept = kept[word[begin[kept]] >= 0]
+    head, occurrences = word[begin[kept]], stream.occurrences
+    slot, which = expand(occurrences.indptr[head], occurrences.indptr[head + 1])
+    token = occurrences.indices[slot].astype(np.int64)
+    which, token = kept[which[searched[token]]], token[searched[token]]
+    length = np.diff(names.ptr)
+    for step in range(1, int(length[which].max(initial=0))):
+        ends = length[which] <= step
+        # the last token of a bank closes a part: it is no word
+        there = stream.words[np.minimum(token + step, len(stream.words) - 1)]
+        same = ends | (there == word[begin[which] + np.minimum(step, length[which] - 1)])
         which, token = which[same], token[same]
-    return kept[which], token
+    return which, token

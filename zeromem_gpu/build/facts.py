@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +22,9 @@ T = TypeVar("T")
 SPEAKER_PART, CAPTION_PART = -1, -2
 # spans.level of encoded windows and episodes; spans.members identifies the units in them
 WINDOW_LEVEL, EPISODE_LEVEL = 0, 1
+
+# the parts of a view from which those of the next version grow
+GROWING = ("ledger", "rows")
 
 
 def schema(dim: int) -> dict[str, dict[str, tuple[Any, tuple[int, ...]]]]:
@@ -53,7 +56,10 @@ class Bank:
     """One bank of one index version: where its facts are, and which of its units are gone.
 
     `ids` maps a trace id to its row in traces, `sessions` and `entities` names and keys to their rows;
-    `dead` int32 holds the rows of units that an update or delete has hidden, ascending.
+    `dead` int32 holds the rows of units that an update or delete has hidden, ascending. `arrivals` int64
+    ranks the traces by the first arrival of their id (an update keeps its place); None reads it from `ids`,
+    whose keys are in that order. `_views` are the caches made from this version, `_past` those of the
+    ancestor from which they grow.
     """
 
     name: str
@@ -62,15 +68,37 @@ class Bank:
     sessions: Mapping[str, int] = field(default_factory=dict)
     entities: Mapping[int, int] = field(default_factory=dict)
     dead: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
+    arrivals: np.ndarray | None = None
     _views: dict[Hashable, Any] = field(default_factory=dict)
+    _past: dict[Hashable, Any] = field(default_factory=dict)
     building: threading.RLock = field(default_factory=threading.RLock)
 
     def cached(self, key: Hashable, make: Callable[[], T]) -> T:
         """The part of a view stored under `key`, made on first use; hold `building` around it."""
         if key not in self._views:
             self._views[key] = make()
+            # what it grew from is not needed again
+            self._past.pop(key, None)
         found: T = self._views[key]
         return found
+
+    def ranks(self) -> np.ndarray:
+        """`arrivals` of all rows of traces; those of traces that are gone say nothing."""
+        if self.arrivals is not None:
+            return self.arrivals
+        rows = np.fromiter(self.ids.values(), np.int64, len(self.ids))
+        ranks = np.zeros(self.spans.get("traces", Span()).length, np.int64)
+        ranks[rows] = np.arange(len(rows))
+        return ranks
+
+    def past(self, key: Hashable) -> Any:
+        """The newest ancestor's part of a view, or None; hold `building` around it."""
+        return self._past.get(key)
+
+    def changed(self, **changes: Any) -> Bank:
+        """The bank of the next version: other facts, caches that grow from these."""
+        past = self._past | {key: self._views[key] for key in GROWING if key in self._views}
+        return replace(self, **changes, _views={}, _past=past, building=threading.RLock())
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,7 +57,7 @@ def forget(index: MemoryIndex, rows: Mapping[str, np.ndarray]) -> MemoryIndex:
         elif taken:
             hidden = np.flatnonzero(np.isin(index.column(bank, "units", "trace"), gone))
             dead = np.union1d(bank.dead, hidden).astype(np.int32)
-            banks[name] = replace(bank, ids=ids, dead=dead, _views={})
+            banks[name] = bank.changed(ids=ids, dead=dead)
     return replace(index, banks=banks)
 
 
@@ -140,7 +140,7 @@ def _spans(index: MemoryIndex, bank: Bank, config: Config, place: np.ndarray) ->
     view = bank_view(index, bank, config)
     moved = replace(view.rows, unit_rows=place[view.rows.unit_rows])
     parts = []
-    for number, level in ((WINDOW_LEVEL, view.windows), (EPISODE_LEVEL, view.episodes)):
+    for number, level in ((WINDOW_LEVEL, view.levels.windows), (EPISODE_LEVEL, view.levels.episodes)):
         rows = moved.unit_rows
         parts.append({
             "level": np.full(len(level.first), number, np.int32),

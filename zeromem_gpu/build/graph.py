@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zeromem_gpu.build.ragged import Rows, from_pairs
+from zeromem_gpu.build.ragged import Rows, checked_int32
+from zeromem_kernels.layout import entity_graph
 
 
 @dataclass(frozen=True)
@@ -32,27 +33,20 @@ def build_graph(
     """E_de with w(d, e) = c(e, d)/Σ_e' c(e', d), and E_dd between neighbours of a session.
 
     Args:
-        counts: (unit, entity, count), distinct pairs.
+        counts: (pointer, entity, count) by unit, entities ascending.
         bounds: int64 [sessions + 1] of the units.
         entities: number of entities.
         chain_weight: weight of E_dd; 0 leaves the chain out.
     """
-    unit, entity, count = counts
     units = int(bounds[-1])
-    share = count / np.bincount(unit, count, units)[unit] if len(unit) else count.astype(float)
-    session = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    left = np.flatnonzero(session[:-1] == session[1:]) if chain_weight > 0 else np.empty(0, np.int64)
-    node = entity + units
-    row = np.concatenate([unit, node, left, left + 1])
-    column = np.concatenate([node, unit, left + 1, left])
-    chain = np.full(2 * len(left), chain_weight)
-    weights = from_pairs(row, column, units + entities, np.concatenate([share, share, chain]))
-    degree = np.bincount(row, np.concatenate([share, share, chain]), units + entities)
-    odd = (np.arange(units) - bounds[session]) % 2 == 1
+    checked_int32(np.array([units + entities]))
+    indptr, indices, weights, degree = entity_graph(*counts, bounds, entities, chain_weight)
+    return EntityContextGraph(Rows(indptr, indices, weights), degree, *_colours(bounds, entities))
+
+
+def _colours(bounds: np.ndarray, entities: int) -> tuple[np.ndarray, np.ndarray]:
+    """Entities, even units, odd units, one behind the other, and how many there are of each."""
+    units = int(bounds[-1])
+    odd = (np.arange(units) - np.repeat(bounds[:-1], np.diff(bounds))) % 2 == 1
     colours = [np.arange(units, units + entities), np.flatnonzero(~odd), np.flatnonzero(odd)]
-    return EntityContextGraph(
-        weights,
-        degree.astype(np.float32),
-        np.concatenate(colours).astype(np.int32),
-        np.array([len(rows) for rows in colours], np.int64),
-    )
+    return np.concatenate(colours).astype(np.int32), np.array([len(rows) for rows in colours], np.int64)

@@ -7,37 +7,48 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zeromem_gpu.build.ordered import Vectors
 from zeromem_gpu.config import Config
+from zeromem_kernels.layout import covering, kept_intervals, local_spans
 
 # shorter intervals are summed together, one member a step; longer ones (few) each by itself
 _SHORT = 64
+_CHUNK = 4096
 
 
 @dataclass(frozen=True)
 class Level:
     """Intervals of units, [first, end) each, with vectors or the norm of their members' sum.
 
+    Both ends ascend. The unit in row u is in the intervals `low[u] … high[u]` − 1, int32.
     `inverse_norm` float32: cos(q, pooled) = Σ cos(q, member) · inverse_norm (0 where the sum is 0).
     `vectors` float32 [n, D] replaces it for levels that were encoded.
     """
 
     first: np.ndarray
     end: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
     inverse_norm: np.ndarray
     vectors: np.ndarray | None = None
 
 
+@dataclass(frozen=True)
+class Levels:
+    """All levels of a bank, `episode_of` int64 the episode of each window.
+
+    `cosine` float64 is that of each window's vector with the one before, 0 where a session begins.
+    """
+
+    spans: Level
+    windows: Level
+    episodes: Level
+    episode_of: np.ndarray
+    cosine: np.ndarray
+
+
 # (first, end) of intervals in unit rows -> their encoded vectors [n, D]
 Encoded = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-def local_spans(vectors: np.ndarray, bounds: np.ndarray, radius: int) -> Level:
-    """Each unit with `radius` neighbours on each side, inside its session."""
-    session = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    unit = np.arange(len(session))
-    first = np.maximum(unit - radius, bounds[session])
-    end = np.minimum(unit + radius + 1, bounds[session + 1])
-    return Level(first, end, _inverse_norm(_sums(vectors, first, end)))
 
 
 def window_intervals(
@@ -53,7 +64,7 @@ def window_intervals(
 
 
 def episode_breaks(
-    window_vectors: np.ndarray, session: np.ndarray, starts_at: np.ndarray, config: Config
+    cosine: np.ndarray, session: np.ndarray, starts_at: np.ndarray, config: Config
 ) -> np.ndarray:
     """Where each episode begins: window rows, ascending.
 
@@ -63,7 +74,7 @@ def episode_breaks(
     """
     if len(session) == 0:
         return np.empty(0, np.int64)
-    cosine = np.einsum("ij,ij->i", window_vectors[:-1], window_vectors[1:])
+    cosine = cosine[1:]
     inside = session[:-1] == session[1:]
     home = session[:-1][inside]
     sessions = int(session[-1]) + 1
@@ -78,44 +89,105 @@ def episode_breaks(
 
 
 def build_levels(
-    vectors: np.ndarray, bounds: np.ndarray, time: np.ndarray, config: Config,
+    vectors: Vectors, bounds: np.ndarray, time: np.ndarray, config: Config,
     encoded_windows: Encoded | None = None, encoded_episodes: Encoded | None = None,
-) -> tuple[Level, Level, Level, np.ndarray]:  # fmt: skip
-    """Spans, windows and episodes of a bank, and the episode of each window.
+    before: tuple[Levels, np.ndarray] | None = None,
+) -> Levels:  # fmt: skip
+    """Spans, windows and episodes of a bank.
 
     Args:
-        vectors: float32 [units, D] in session order.
+        vectors: [units, D] in session order.
         bounds: int64 [sessions + 1].
         time: float64 [units], seconds or NaN.
         config: sizes and thresholds.
         encoded_windows: looks up encoded window vectors; None pools them.
         encoded_episodes: the same for episodes.
+        before: levels of the same bank at another time, and the unit there of each unit here, int64, −1 for
+            none: intervals of the same units keep what was computed.
     """
-    spans = local_spans(vectors, bounds, config.local_radius)
+    first, end = local_spans(bounds, config.local_radius)
+    units = len(first)
+    # a unit is in the spans of those that are in its own
+    around = first.astype(np.int32), end.astype(np.int32)
+    same = _same(before, "spans", first, end)
+    spans = _level(vectors, first, end, around, same, before and before[0].spans)
     first, end, session = window_intervals(bounds, config.window_size, config.window_stride)
-    sums = _sums(vectors, first, end)
-    pooled = sums * _inverse_norm(sums, np.float64)[:, None]
+    same = _same(before, "windows", first, end)
     window_vectors = None if encoded_windows is None else encoded_windows(first, end)
-    basis = pooled if window_vectors is None else window_vectors.astype(np.float64)
-    windows = Level(first, end, _inverse_norm(sums), window_vectors)
-    opens = episode_breaks(basis, session, time[first] if len(first) else time[:0], config)
+    around = covering(first, end, units)
+    windows = _level(vectors, first, end, around, same, before and before[0].windows, window_vectors)
+    cosine = _window_cosines(vectors, windows, session, same, before and before[0].cosine)
+    opens = episode_breaks(cosine, session, time[first] if len(first) else time[:0], config)
     episode_of = np.repeat(np.arange(len(opens)), np.diff(np.append(opens, len(first))))
     begin, stop = first[opens], end[np.append(opens[1:], len(first)) - 1] if len(opens) else first[:0]
+    same = _same(before, "episodes", begin, stop)
     episode_vectors = None if encoded_episodes is None else encoded_episodes(begin, stop)
-    episodes = Level(begin, stop, _inverse_norm(_sums(vectors, begin, stop)), episode_vectors)
-    return spans, windows, episodes, episode_of
+    around = covering(begin, stop, units)
+    episodes = _level(vectors, begin, stop, around, same, before and before[0].episodes, episode_vectors)
+    return Levels(spans, windows, episodes, episode_of, cosine)
 
 
-def _sums(vectors: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray:
+def _same(
+    before: tuple[Levels, np.ndarray] | None, name: str, first: np.ndarray, end: np.ndarray
+) -> np.ndarray:
+    """The interval of the same units that a level had before, int64, −1 for none."""
+    if before is None:
+        return np.full(len(first), -1, np.int64)
+    old: Level = getattr(before[0], name)
+    return kept_intervals(before[1], first, end, old.first, old.end, anchored=name == "spans")
+
+
+def _level(
+    vectors: Vectors, first: np.ndarray, end: np.ndarray, around: tuple[np.ndarray, np.ndarray],
+    same: np.ndarray, old: Level | None, encoded: np.ndarray | None = None,
+) -> Level:  # fmt: skip
+    """A level; norms that are known are taken over."""
+    fresh = np.flatnonzero(same < 0)
+    if old is not None and len(old.first):
+        inverse = old.inverse_norm[same]
+    else:
+        inverse = np.empty(len(first), np.float32)
+    inverse[fresh] = _inverse_norm(_sums(vectors, first[fresh], end[fresh]))
+    return Level(first, end, *around, inverse, encoded)
+
+
+def _window_cosines(
+    vectors: Vectors, windows: Level, session: np.ndarray, same: np.ndarray, old: np.ndarray | None
+) -> np.ndarray:
+    """Cosine of each window's vector with the one before in its session, float64; `old` are known ones."""
+    cosine = np.zeros(len(session))
+    wanted = np.zeros(len(session), bool)
+    wanted[1:] = session[1:] == session[:-1]
+    if old is not None and len(old) and windows.vectors is None:
+        known = wanted & (same > 0)
+        known[1:] &= same[1:] == same[:-1] + 1
+        cosine[known] = old[same[known]]
+        wanted &= ~known
+    here = np.flatnonzero(wanted)
+    # a chunk at a time: all windows in float64 would be as large as the bank
+    for begin in range(0, len(here), _CHUNK):
+        at = here[begin : begin + _CHUNK]
+        pair = np.union1d(at - 1, at)
+        if windows.vectors is not None:
+            basis = windows.vectors[pair].astype(np.float64)
+        else:
+            sums = _sums(vectors, windows.first[pair], windows.end[pair])
+            basis = sums * _inverse_norm(sums, np.float64)[:, None]
+        place = np.searchsorted(pair, at)
+        cosine[at] = np.einsum("ij,ij->i", basis[place - 1], basis[place])
+    return cosine
+
+
+def _sums(vectors: Vectors, first: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Σ of the member vectors of each interval, float64 [n, D], members added in order."""
-    total = np.zeros((len(first), vectors.shape[1]))
+    total = np.zeros((len(first), vectors.stored.shape[1]))
     length = end - first
     for row in np.flatnonzero(length > _SHORT):
-        total[row] = vectors[first[row] : end[row]].sum(0, dtype=np.float64)
+        total[row] = vectors.take(np.arange(first[row], end[row])).sum(0, dtype=np.float64)
     short = np.flatnonzero(length <= _SHORT)
     for step in range(int(length[short].max(initial=0))):
         rows = short[step < length[short]]
-        total[rows] += vectors[first[rows] + step]
+        total[rows] += vectors.take(first[rows] + step)
     return total
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from zeromem_gpu.build.arena import Span
 from zeromem_gpu.build.check import CheckedTrace, same_content
 from zeromem_gpu.build.facts import Bank, MemoryIndex
+from zeromem_gpu.build.grown import Growing
 from zeromem_gpu.build.spans import encode_spans, unit_text
 from zeromem_gpu.build.texts import TextFacts, WordRows, Words, read_texts
 from zeromem_gpu.config import Config
@@ -287,7 +288,10 @@ def _append(
     config: Config,
 ) -> Bank:
     """Write the facts of one bank's new units; returns the grown bank."""
-    ids, sessions, entities = dict(bank.ids), dict(bank.sessions), dict(bank.entities)
+    ids, sessions, entities = (Growing.of(known) for known in (bank.ids, bank.sessions, bank.entities))
+    ranks = bank.ranks()
+    arrivals: list[int] = []
+    arrived = int(ranks.max(initial=-1)) + 1
     first = {table: bank.spans.get(table, Span()).length for table in index.arenas}
     new: dict[str, list[tuple[object, ...]]] = {table: [] for table in index.arenas}
     matrices: dict[str, list[np.ndarray]] = {"units": [], "sentences": [], "entities": []}
@@ -301,7 +305,8 @@ def _append(
             tokens = analyzer.tokens(name)
             new["entities"].append((key, term_key(tokens[0]) if len(tokens) == 1 else 0, name))
             matrices["entities"].append(vectors[name])
-        return entities[key]
+        row: int = entities[key]
+        return row
 
     trace_row = first["traces"] - 1
     for unit, previous in zip(units, [None, *units], strict=False):
@@ -309,6 +314,10 @@ def _append(
         if previous is None or previous.trace is not trace:
             trace_row += 1
             new["traces"].append((trace,))
+            # an update keeps the place of the id
+            again = bank.ids.get(trace.id)
+            arrivals.append(arrived if again is None else int(ranks[again]))
+            arrived += again is None
             ids[trace.id] = trace_row
         if trace.session not in sessions:
             sessions[trace.session] = len(sessions)
@@ -350,7 +359,11 @@ def _append(
         for table in index.arenas
         if len(next(iter(columns[table].values())))
     }
-    return Bank(bank.name, {**bank.spans, **spans}, ids, sessions, entities, bank.dead)
+    return bank.changed(
+        spans={**bank.spans, **spans},
+        ids=ids.done(), sessions=sessions.done(), entities=entities.done(),
+        arrivals=np.append(ranks, np.array(arrivals, np.int64)),
+    )  # fmt: skip
 
 
 def _columns(
@@ -377,4 +390,4 @@ def _bury(index: MemoryIndex, bank: Bank, trace_rows: Sequence[int]) -> Bank:
     if not trace_rows:
         return bank
     gone = np.flatnonzero(np.isin(index.column(bank, "units", "trace"), trace_rows)).astype(np.int32)
-    return replace(bank, dead=np.union1d(bank.dead, gone).astype(np.int32), _views={})
+    return bank.changed(dead=np.union1d(bank.dead, gone).astype(np.int32))

@@ -1,4 +1,10 @@
-"""BM25 postings with eager weights at every level, and the word stream for phrases."""
+"""The words of a bank in order of arrival: how often each stands in each unit, and the stream for phrases.
+
+A bank's words lie in segments, runs of its units. Segments never change. New units go into a small last
+one, which is made anew until it is full and then joins the one before: as many segments as the logarithm
+of the bank, and each word is sorted that often. Weights follow from the counts when a search asks for
+them (`zeromem_kernels.weights`).
+"""
 
 from __future__ import annotations
 
@@ -6,78 +12,95 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from zeromem_gpu.build.ragged import Rows, checked_int32, from_pairs, pointer
-from zeromem_gpu.config import Config
+from zeromem_gpu.build.ragged import Rows, checked_int32, first_from, from_pairs
 from zeromem_kernels.grouping import term_counts
+from zeromem_kernels.layout import pointer
 
-
-@dataclass(frozen=True)
-class Lexicon:
-    """Terms of a bank (ascending keys) and, per level, the postings of each term."""
-
-    terms: np.ndarray
-    postings: dict[str, Rows]
+# units of a last segment that is full
+_FULL = 256
+# a segment joins the one before unless that is this many times its size
+_RATIO = 16
 
 
 @dataclass(frozen=True)
 class WordStream:
-    """Words of a bank in reading order; see `zeromem_kernels.lexical.Stream`."""
+    """Words of a run of units in reading order; see `zeromem_kernels.lexical.Stream`."""
 
     keys: np.ndarray
     words: np.ndarray
     unit: np.ndarray
-    places: Rows
+    occurrences: Rows
 
 
-def build_lexicon(
-    stem: np.ndarray,
-    unit: np.ndarray,
-    units: int,
-    levels: dict[str, tuple[np.ndarray, np.ndarray]],
-    config: Config,
-) -> Lexicon:
-    """BM25 weights of every (term, document) of every level.
+@dataclass(frozen=True)
+class Segment:
+    """The units [first, end) of a bank and their tokens, which begin at row `token` of the table.
+
+    `terms` int64 ascend; term i stands in units `units[indptr[i]:indptr[i+1]]`, `counts` times in each.
+    """
+
+    first: int
+    end: int
+    token: int
+    terms: np.ndarray
+    indptr: np.ndarray
+    units: np.ndarray
+    counts: np.ndarray
+    stream: WordStream
+
+    @property
+    def size(self) -> int:
+        """How many units it has."""
+        return self.end - self.first
+
+
+def grow_segments(
+    segments: tuple[Segment, ...], raw: np.ndarray, stem: np.ndarray, unit: np.ndarray, units: int
+) -> tuple[Segment, ...]:
+    """Segments over all `units` of a bank, from those over its first ones.
 
     Args:
-        stem: int64 [tokens] keys, 0 for words that BM25 ignores.
-        unit: int64 [tokens], the unit of each, ascending.
-        units: number of units.
-        levels: per level, the [first, end) unit intervals that are its documents.
-        config: holds k1 and b.
+        segments: what was there; () for a new bank.
+        raw: int64 [tokens] keys of the words as they are, 0 between parts.
+        stem: int64 [tokens] keys for BM25, 0 for words that it ignores.
+        unit: int32 [tokens], the unit of each, ascending.
+        units: how many units the bank has.
     """
-    kept = stem != 0
-    terms, term = np.unique(stem[kept], return_inverse=True)
-    token = torch.from_numpy(term.astype(np.int64))
-    unit_ptr = torch.from_numpy(pointer(np.bincount(unit[kept], minlength=units)))
-    postings = {
-        name: _postings(token, unit_ptr, *edges, len(terms), config) for name, edges in levels.items()
-    }
-    return Lexicon(terms, postings)
+    kept = list(segments)
+    if kept and kept[-1].end == units:
+        return segments
+    if kept and kept[-1].size < _FULL:
+        kept.pop()
+    first = kept[-1].end if kept else 0
+    while kept and units - first >= _FULL and kept[-1].size < (units - first) * _RATIO:
+        first = kept.pop().first
+    begin = first_from(unit, first)
+    kept.append(build_segment(raw[begin:], stem[begin:], unit[begin:], first, units, begin))
+    return tuple(kept)
 
 
-def _postings(
-    term: Tensor, unit_ptr: Tensor, first: np.ndarray, end: np.ndarray, terms: int, config: Config
-) -> Rows:
-    """Count terms in each document's units and weigh them."""
-    documents = len(first)
-    starts, ends = (torch.from_numpy(np.ascontiguousarray(edge, np.int64)) for edge in (first, end))
-    found = term_counts(term, unit_ptr, starts, ends, terms)
-    ptr, document, tf = (part.numpy() for part in found)
-    frequency = np.diff(ptr)
-    length = (unit_ptr[ends] - unit_ptr[starts]).numpy()
-    average = max(length.mean() if documents else 1.0, 1.0)
-    idf = np.log1p((documents - frequency + 0.5) / (frequency + 0.5))
-    k1, b = config.bm25_k1, config.bm25_b
-    weight = (
-        np.repeat(idf, frequency) * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length[document] / average))
+def build_segment(
+    raw: np.ndarray, stem: np.ndarray, unit: np.ndarray, first: int, end: int, token: int = 0
+) -> Segment:
+    """The segment of the units [first, end), whose tokens are given; `token` is the row of the first."""
+    spoken = stem != 0
+    terms, term = np.unique(stem[spoken], return_inverse=True)
+    place = np.arange(end - first)
+    edges = pointer(np.bincount(unit[spoken] - first, minlength=len(place)))
+    of, ptr, first_unit, end_unit = (
+        torch.from_numpy(x.astype(np.int64)) for x in (term, edges, place, place + 1)
     )
-    return Rows(ptr, checked_int32(document), weight.astype(np.float32))
+    found = term_counts(of, ptr, first_unit, end_unit, len(terms))
+    indptr, units, counts = (part.numpy() for part in found)
+    return Segment(
+        first, end, token, terms, indptr, checked_int32(units + first), counts.astype(np.int32),
+        build_stream(raw, unit),
+    )  # fmt: skip
 
 
 def build_stream(raw: np.ndarray, unit: np.ndarray) -> WordStream:
-    """Number a bank's words and list where each stands; key 0 separates parts."""
+    """Number the words and list where each stands; key 0 separates parts."""
     keys, word = np.unique(raw, return_inverse=True)
     separator = int(np.searchsorted(keys, 0))
     if separator < len(keys) and keys[separator] == 0:
@@ -85,5 +108,8 @@ def build_stream(raw: np.ndarray, unit: np.ndarray) -> WordStream:
         word = np.where(word == separator, -1, word - (word > separator))
     spoken = np.flatnonzero(word >= 0)
     return WordStream(
-        keys, word.astype(np.int32), unit.astype(np.int32), from_pairs(word[spoken], spoken, len(keys))
+        keys,
+        word.astype(np.int32),
+        unit.astype(np.int32, copy=False),
+        from_pairs(word[spoken], spoken, len(keys)),
     )

@@ -9,6 +9,7 @@ import torch
 
 from zeromem_gpu.errors import InvalidInput
 from zeromem_kernels.grouping import stable_order
+from zeromem_kernels.layout import pointer, ranges
 
 
 def checked_int32(values: np.ndarray) -> np.ndarray:
@@ -17,6 +18,19 @@ def checked_int32(values: np.ndarray) -> np.ndarray:
         got = f"a table with row {int(values.max()):,}"
         raise InvalidInput("bank", got, "at most 2,147,483,647 rows", "Split the bank.")
     return values.astype(np.int32)
+
+
+_ones = np.ones(0, np.float32)
+
+
+def ones(count: int) -> np.ndarray:
+    """`count` times 1 in float32, in memory that all share: nobody writes through it."""
+    global _ones
+    if len(_ones) < count:
+        _ones = np.ones(2 * count, np.float32)
+    # another thread may have put a shorter array there
+    found = _ones
+    return found[:count] if len(found) >= count else np.ones(count, np.float32)
 
 
 class Rows(NamedTuple):
@@ -36,18 +50,20 @@ def expand(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def from_ranges(begin: np.ndarray, end: np.ndarray) -> Rows:
-    """Rows whose members are the ranges [begin[i], end[i]), weight 1."""
-    members, _ = expand(begin, end)
-    return Rows(
-        pointer(np.maximum(end - begin, 0)), checked_int32(members), np.ones(len(members), np.float32)
-    )
+    """Rows whose members are the ranges [begin[i], end[i]), weight 1; no end is above the last one."""
+    checked_int32(end[-1:])
+    ptr, members = ranges(begin, end)
+    return Rows(ptr, members, ones(len(members)))
 
 
 def from_pairs(row: np.ndarray, column: np.ndarray, rows: int, weights: np.ndarray | None = None) -> Rows:
     """Rows from (row, column) pairs in any order; columns ascend inside a row."""
     order = _ordered(row, _ordered(column, np.arange(len(row))))
-    given = np.ones(len(row), np.float32) if weights is None else weights.astype(np.float32)
-    return Rows(pointer(np.bincount(row, minlength=rows)), checked_int32(column[order]), given[order])
+    given = None if weights is None else weights.astype(np.float32)
+    return Rows(
+        pointer(np.bincount(row, minlength=rows)), checked_int32(column[order]),
+        ones(len(row)) if given is None else given[order],
+    )  # fmt: skip
 
 
 def _ordered(keys: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -59,14 +75,7 @@ def _ordered(keys: np.ndarray, order: np.ndarray) -> np.ndarray:
     return sorted_order
 
 
-def transpose(table: Rows, columns: int) -> Rows:
-    """Rows of the transposed table."""
-    row = np.repeat(np.arange(len(table.indptr) - 1), np.diff(table.indptr))
-    return from_pairs(table.indices.astype(np.int64), row, columns, table.weights)
-
-
-def pointer(counts: np.ndarray) -> np.ndarray:
-    """int64 [rows + 1] offsets from row lengths."""
-    offsets = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
+def first_from(column: np.ndarray, value: int) -> int:
+    """The first row of an ascending column that is at least `value`."""
+    # a key of another dtype would convert the whole column
+    return int(np.searchsorted(column, np.array(value, column.dtype)))

@@ -12,7 +12,7 @@ from zeromem_gpu.build.arena import Span
 from zeromem_gpu.build.facts import EPISODE_LEVEL, WINDOW_LEVEL, Bank, MemoryIndex
 from zeromem_gpu.build.hierarchy import build_levels, window_intervals
 from zeromem_gpu.build.units import Rows, canonical_rows
-from zeromem_gpu.build.views import span_members, stored_spans
+from zeromem_gpu.build.views import bank_ledger, span_members, stored_spans
 from zeromem_gpu.config import Config
 from zeromem_gpu.encoders.protocol import Encoder, checked_encode
 from zeromem_gpu.text.normalize import clean
@@ -45,11 +45,12 @@ def encode_spans(index: MemoryIndex, names: Sequence[str], encoder: Encoder, con
     """Encode the windows and episodes of the named banks that have no vector yet."""
     banks = dict(index.banks)
     for name in names:
-        rows = canonical_rows(index, banks[name], config)
+        ledger = bank_ledger(index, banks[name], config)
+        rows = canonical_rows(index, banks[name], ledger)
         first, end, _ = window_intervals(rows.bounds, config.window_size, config.window_stride)
         banks[name] = _encode_level(index, banks[name], rows, WINDOW_LEVEL, first, end, encoder, config)
         windows = stored_spans(index, banks[name], rows, WINDOW_LEVEL)
-        _, _, episodes, _ = build_levels(rows.vectors, rows.bounds, rows.time, config, windows)
+        episodes = build_levels(rows.vectors, rows.bounds, rows.time, config, windows).episodes
         banks[name] = _encode_level(
             index, banks[name], rows, EPISODE_LEVEL, episodes.first, episodes.end, encoder, config
         )
@@ -87,4 +88,4 @@ def _encode_level(
         "vector": vectors,
     }
     grown = index.arenas["spans"].append(bank.spans.get("spans", Span()), columns)
-    return replace(bank, spans={**bank.spans, "spans": grown}, _views={})
+    return bank.changed(spans={**bank.spans, "spans": grown})

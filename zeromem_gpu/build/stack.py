@@ -1,6 +1,7 @@
 """Banks side by side on one device: the arrays of a batch, with `ptr` boundaries per bank.
 
 A stack of one bank copies nothing on the CPU; vectors are never copied, whatever the number of banks.
+Vectors lie in order of arrival where that order is not the bank's own; `Placed` says which row is where.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ import torch
 from torch import Tensor
 
 from zeromem_gpu.build.hierarchy import Level
+from zeromem_gpu.build.lexical import Segment, build_segment
+from zeromem_gpu.build.ordered import Vectors
 from zeromem_gpu.build.ragged import Rows as Table
-from zeromem_gpu.build.ragged import from_ranges, pointer
+from zeromem_gpu.build.ragged import from_ranges
 from zeromem_gpu.build.views import BankView
+from zeromem_kernels.layout import pointer
 from zeromem_kernels.lexical import Stream
 from zeromem_kernels.pagerank import Graph, slice_graph
+from zeromem_kernels.similarity import Placed
 from zeromem_kernels.tiles import Csr, slice_table
+from zeromem_kernels.weights import Counts, Documents, Places
 
-LEVELS = ("units", "spans", "windows", "episodes")
+# first, end, low, high of `Level`
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +35,22 @@ class StackedLevel:
     """One level of the hierarchy: its members, and how their cosines become the level's.
 
     `members` lists the units of each interval; `inverse_norm` float32 scales their summed cosines;
-    `vectors` per bank replaces that for encoded levels; `postings` are its BM25 weights per term.
+    `vectors` per bank replaces that for encoded levels; `documents` are its intervals as BM25 counts them.
     """
 
     members: Csr
     inverse_norm: Tensor
     vectors: list[Tensor] | None
-    postings: Csr
+    documents: Documents
+
+
+@dataclass(frozen=True, eq=False)
+class Lexicon:
+    """Words of one segment of every bank (see `build/lexical.py`); `word_keys` ascend inside a bank."""
+
+    counts: Counts
+    stream: Stream
+    word_keys: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,19 +58,19 @@ class Stack:
     """All arrays that retrieval reads for the banks of a batch.
 
     `ptr` holds int64 [banks + 1] boundaries for units, spans, windows, episodes, sentences, entities,
-    nodes, terms and words. Ids inside arrays are local to their bank.
+    nodes and terms (words that have a vector). Ids inside arrays are local to their bank. `places` is where
+    units stand that `lexicons` know by arrival.
     """
 
     device: torch.device
     ptr: dict[str, Tensor]
-    unit_vectors: list[Tensor]
-    sentence_vectors: list[Tensor]
-    entity_vectors: list[Tensor]
+    unit_vectors: list[Placed]
+    sentence_vectors: list[Placed]
+    entity_vectors: list[Placed]
     term_vectors: list[Tensor]
-    term_of_vector: list[Tensor]
-    entity_keys: Tensor
     term_keys: Tensor
-    word_keys: Tensor
+    term_rows: Tensor
+    entity_keys: Tensor
     session: Tensor
     time: Tensor
     types: Tensor
@@ -65,7 +81,9 @@ class Stack:
     spans: StackedLevel
     windows: StackedLevel
     episodes: StackedLevel
-    unit_postings: Csr
+    documents: Documents
+    places: Places
+    lexicons: tuple[Lexicon, ...]
     episode_of_window: Tensor
     windows_of_unit: Csr
     neighbours: Csr
@@ -75,7 +93,6 @@ class Stack:
     told: Csr
     replies: Csr
     graph: Graph
-    stream: Stream
 
 
 def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
@@ -97,14 +114,30 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
             _tensor(_join([table.weights for table in tables]), device),
         )
 
+    def vectors(pick: Callable[[BankView], Vectors]) -> list[Placed]:
+        return [
+            Placed(_tensor(stored, device), None if rows is None else _tensor(rows, device))
+            for stored, rows in map(pick, views)
+        ]
+
+    def documents(pick: Callable[[BankView], Edges]) -> Documents:
+        edges = [pick(view) for view in views]
+        length = [
+            view.rows.words_ptr[end] - view.rows.words_ptr[first]
+            for view, (first, end, _, _) in zip(views, edges, strict=True)
+        ]
+        low, high = ([edge[at] for edge in edges] for at in (2, 3))
+        sizes = _tensor(pointer(np.array([len(one) for one in length])), device)
+        return Documents(sizes, *(_tensor(_join(parts), device) for parts in (length, low, high)))
+
     def level(name: str) -> StackedLevel:
-        picked: list[Level] = [getattr(view, name) for view in views]
-        vectors = [part.vectors for part in picked if part.vectors is not None]
+        picked: list[Level] = [getattr(view.levels, name) for view in views]
+        encoded = [part.vectors for part in picked if part.vectors is not None]
         return StackedLevel(
-            csr(lambda view: from_ranges(getattr(view, name).first, getattr(view, name).end)),
-            flat(lambda view: getattr(view, name).inverse_norm),
-            [_tensor(part, device) for part in vectors] if len(vectors) == len(views) else None,
-            csr(lambda view: view.lexicon.postings[name]),
+            csr(lambda view: from_ranges(getattr(view.levels, name).first, getattr(view.levels, name).end)),
+            flat(lambda view: getattr(view.levels, name).inverse_norm),
+            [_tensor(part, device) for part in encoded] if len(encoded) == len(views) else None,
+            documents(lambda view: _edges(getattr(view.levels, name))),
         )
 
     def boundaries(size: Callable[[BankView], int]) -> Tensor:
@@ -112,40 +145,44 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
 
     ptr = {
         "units": boundaries(lambda view: view.units),
-        "spans": boundaries(lambda view: len(view.spans.first)),
-        "windows": boundaries(lambda view: len(view.windows.first)),
-        "episodes": boundaries(lambda view: len(view.episodes.first)),
+        "spans": boundaries(lambda view: len(view.levels.spans.first)),
+        "windows": boundaries(lambda view: len(view.levels.windows.first)),
+        "episodes": boundaries(lambda view: len(view.levels.episodes.first)),
         "sentences": boundaries(lambda view: len(view.rows.sentence_rows)),
         "entities": boundaries(lambda view: len(view.rows.entity_keys)),
         "nodes": boundaries(lambda view: len(view.graph.degree)),
-        "terms": boundaries(lambda view: len(view.lexicon.terms)),
-        "words": boundaries(lambda view: len(view.stream.keys)),
-        "stream": boundaries(lambda view: len(view.stream.words)),
+        "terms": boundaries(lambda view: len(view.term_keys)),
     }
+    places = Places(
+        boundaries(lambda view: len(view.rows.unit_place)), flat(lambda view: view.rows.unit_place)
+    )
     sizes = np.concatenate([view.graph.colour_sizes for view in views])
     stack = Stack(
         device=device,
         ptr=ptr,
-        unit_vectors=[_tensor(view.rows.vectors, device) for view in views],
-        sentence_vectors=[_tensor(view.rows.sentence_vectors, device) for view in views],
-        entity_vectors=[_tensor(view.rows.entity_vectors, device) for view in views],
+        unit_vectors=vectors(lambda view: view.rows.vectors),
+        sentence_vectors=vectors(lambda view: view.rows.sentence_vectors),
+        entity_vectors=vectors(lambda view: view.rows.entity_vectors),
         term_vectors=[_tensor(view.term_vectors, device) for view in views],
-        term_of_vector=[_tensor(view.term_of_vector, device) for view in views],
+        term_keys=flat(lambda view: view.term_keys),
+        term_rows=flat(lambda view: view.term_rows),
         entity_keys=flat(lambda view: view.rows.entity_keys),
-        term_keys=flat(lambda view: view.lexicon.terms),
-        word_keys=flat(lambda view: view.stream.keys),
         session=flat(lambda view: view.rows.session.astype(np.int32)),
         time=flat(lambda view: view.rows.time),
         types=flat(lambda view: view.rows.types),
-        speaker=flat(lambda view: view.rows.speaker.astype(np.int32)),
+        speaker=flat(lambda view: view.rows.speaker),
         is_speaker=flat(_speaker_mask),
         sentence_unit=flat(lambda view: view.rows.sentence_unit.astype(np.int32)),
-        sentences_of_unit=csr(_sentence_ranges),
+        sentences_of_unit=csr(
+            lambda view: from_ranges(view.rows.sentence_ptr[:-1], view.rows.sentence_ptr[1:])
+        ),
         spans=level("spans"),
         windows=level("windows"),
         episodes=level("episodes"),
-        unit_postings=csr(lambda view: view.lexicon.postings["units"]),
-        episode_of_window=flat(lambda view: view.episode_of_window.astype(np.int32)),
+        documents=documents(_each_unit),
+        places=places,
+        lexicons=_lexicons(views, places, device),
+        episode_of_window=flat(lambda view: view.levels.episode_of.astype(np.int32)),
         windows_of_unit=csr(lambda view: view.windows_of_unit),
         neighbours=csr(lambda view: view.neighbours),
         incidence=csr(lambda view: view.incidence),
@@ -159,13 +196,6 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
             flat(lambda view: view.graph.colours),
             _tensor(pointer(sizes), device),
             sound=True,
-        ),
-        stream=Stream(
-            flat(lambda view: view.stream.words),
-            flat(lambda view: view.stream.unit),
-            ptr["stream"],
-            ptr["words"],
-            csr(lambda view: view.stream.places),
         ),
     )
     return stack if device.type != "cuda" else _sliced(stack)
@@ -185,15 +215,66 @@ def _sliced(stack: Stack) -> Stack:
     )
 
 
-def _sentence_ranges(view: BankView) -> Table:
-    """The sentences of each unit; sentences stand in unit order."""
-    edges = np.searchsorted(view.rows.sentence_unit, np.arange(view.units + 1))
-    return from_ranges(edges[:-1], edges[1:])
+def _lexicons(views: Sequence[BankView], places: Places, device: torch.device) -> tuple[Lexicon, ...]:
+    """The segments of all banks, the first ones together, then the second ones …; some banks have fewer."""
+    depth = max(len(view.segments) for view in views)
+    padding: list[Segment] = []
+    if any(len(view.segments) < depth for view in views):
+        nothing = np.empty(0, np.int64)
+        padding = [build_segment(nothing, nothing, nothing, 0, 0)] * depth
+    chains = [[*view.segments, *padding][:depth] for view in views]
+    return tuple(_lexicon(level, places, device) for level in zip(*chains, strict=True))
+
+
+def _lexicon(segments: Sequence[Segment], places: Places, device: torch.device) -> Lexicon:
+    streams = [segment.stream for segment in segments]
+
+    def flat(parts: Sequence[np.ndarray]) -> Tensor:
+        return _tensor(_join(parts), device)
+
+    def ptr(parts: Sequence[np.ndarray]) -> Tensor:
+        return _tensor(pointer(np.array([len(part) for part in parts])), device)
+
+    def chained(parts: Sequence[np.ndarray]) -> Tensor:
+        shift = pointer(np.array([part[-1] for part in parts]))
+        starts = [part[:-1] + at for part, at in zip(parts, shift, strict=False)]
+        return _tensor(parts[0] if len(parts) == 1 else np.concatenate([*starts, shift[-1:]]), device)
+
+    terms, keys = [segment.terms for segment in segments], [stream.keys for stream in streams]
+    counts = Counts(
+        ptr(terms), flat(terms), chained([segment.indptr for segment in segments]),
+        flat([segment.units for segment in segments]), flat([segment.counts for segment in segments]),
+    )  # fmt: skip
+    words = [stream.words for stream in streams]
+    tables = [stream.occurrences for stream in streams]
+    occurrences = Csr(
+        chained([table.indptr for table in tables]),
+        flat([table.indices for table in tables]),
+        flat([table.weights for table in tables]),
+    )
+    stream = Stream(
+        flat(words), flat([stream.unit for stream in streams]), ptr(words), ptr(keys), occurrences, places
+    )
+    return Lexicon(counts, stream, flat(keys))
+
+
+def _edges(level: Level) -> Edges:
+    """A level's intervals and which of them hold each unit."""
+    return level.first, level.end, level.low, level.high
+
+
+def _each_unit(view: BankView) -> Edges:
+    """Every unit as an interval of its own."""
+    unit = np.arange(view.units + 1, dtype=np.int32)
+    return unit[:-1], unit[1:], unit[:-1], unit[1:]
 
 
 def _speaker_mask(view: BankView) -> np.ndarray:
     """Which entities of a bank speak, bool [entities]."""
-    return np.isin(np.arange(len(view.rows.entity_keys)), view.rows.speaker)
+    # the spare last place takes the −1 of units without a speaker
+    speaks = np.zeros(len(view.rows.entity_keys) + 1, bool)
+    speaks[view.rows.speaker] = True
+    return speaks[:-1]
 
 
 def _join(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -202,4 +283,6 @@ def _join(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def _tensor(array: np.ndarray, device: torch.device) -> Tensor:
     """A tensor on the device; on the CPU it shares the array's memory where that is contiguous."""
-    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+    # columns of an opened index may be read-only, which torch does not know
+    plain = array.flags.c_contiguous and array.flags.writeable
+    return torch.from_numpy(array if plain else np.array(array, order="C")).to(device)

@@ -12,12 +12,14 @@ import numpy as np
 
 from zeromem_gpu.build.facts import EPISODE_LEVEL, WINDOW_LEVEL, Bank, MemoryIndex
 from zeromem_gpu.build.graph import EntityContextGraph, build_graph
-from zeromem_gpu.build.hierarchy import Encoded, Level, build_levels
-from zeromem_gpu.build.lexical import Lexicon, WordStream, build_lexicon, build_stream
+from zeromem_gpu.build.hierarchy import Encoded, Levels, build_levels
+from zeromem_gpu.build.ledger import Ledger, grow_ledger
+from zeromem_gpu.build.lexical import Segment
 from zeromem_gpu.build.ragged import Rows as Table
-from zeromem_gpu.build.ragged import from_pairs, from_ranges, transpose
+from zeromem_gpu.build.ragged import from_pairs, from_ranges, ones
 from zeromem_gpu.build.units import Rows, canonical_rows
 from zeromem_gpu.config import Config
+from zeromem_kernels.layout import neighbours, pointer, transpose
 
 T = TypeVar("T")
 
@@ -26,15 +28,12 @@ T = TypeVar("T")
 class BankView:
     """Everything about one bank that a search reads, in NumPy; `stack.py` puts banks side by side.
 
-    `term_vectors` float32 [n, D] are in order of arrival, `term_of_vector` int32 [n] names the term of each
-    (row of `lexicon.terms`), −1 where no live unit holds it.
+    `term_vectors` float32 [n, D] of the bank's words are in order of arrival, `term_keys` int64 [n] ascend,
+    and `term_rows` int64 [n] is where the vector of each key is.
     """
 
     rows: Rows
-    spans: Level
-    windows: Level
-    episodes: Level
-    episode_of_window: np.ndarray
+    levels: Levels
     windows_of_unit: Table
     neighbours: Table
     incidence: Table
@@ -43,10 +42,10 @@ class BankView:
     told: Table
     replies: Table
     graph: EntityContextGraph
-    lexicon: Lexicon
+    segments: tuple[Segment, ...]
+    term_keys: np.ndarray
+    term_rows: np.ndarray
     term_vectors: np.ndarray
-    term_of_vector: np.ndarray
-    stream: WordStream
 
     @property
     def units(self) -> int:
@@ -59,7 +58,8 @@ def bank_view(
 ) -> BankView:
     """The view of a bank under `config`; the parts that the configuration does not touch are shared.
 
-    `timings` gains the seconds spent here as graph_s and bm25_s.
+    What an ancestor of the bank had is grown, not made again. `timings` gains the seconds spent here as
+    bm25_s (what grows: words, pairs, names) and graph_s (what is put in order).
     """
 
     def timed(stage: str, make: Callable[[], T]) -> T:
@@ -69,68 +69,49 @@ def bank_view(
             timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - begin
         return made
 
-    lexical = (config.bm25_k1, config.bm25_b)
     with bank.building:
+        ledger = timed("bm25_s", lambda: bank_ledger(index, bank, config))
         rows, levels = bank.cached(
-            "rows", lambda: timed("graph_s", lambda: _rows_and_levels(index, bank, config))
-        )
-        spans, windows, episodes, episode_of = levels
-        units, entities = len(rows.unit_rows), len(rows.entity_keys)
-        graph = bank.cached(
-            ("graph", config.chain_weight),
-            lambda: timed(
-                "graph_s", lambda: build_graph(rows.counts, rows.bounds, entities, config.chain_weight)
-            ),
-        )
-        unit = np.arange(units)
-        intervals = {"units": (unit, unit + 1)}
-        for name, level in (("spans", spans), ("windows", windows), ("episodes", episodes)):
-            intervals[name] = (level.first, level.end)
-        lexicon = bank.cached(
-            ("lexicon", *lexical),
-            lambda: timed(
-                "bm25_s", lambda: build_lexicon(rows.stem, rows.token_unit, units, intervals, config)
-            ),
-        )
-        stream = bank.cached(
-            "stream", lambda: timed("bm25_s", lambda: build_stream(rows.raw, rows.token_unit))
+            "rows", lambda: timed("graph_s", lambda: _rows_and_levels(index, bank, ledger, config))
         )
         return bank.cached(
-            ("view", config.chain_weight, *lexical),
-            lambda: _assemble(
-                rows,
-                spans,
-                windows,
-                episodes,
-                episode_of,
-                graph,
-                lexicon,
-                stream,
-                index.facts(bank, "terms"),
+            ("view", config.chain_weight),
+            lambda: timed(
+                "graph_s", lambda: _assemble(rows, levels, ledger, index.facts(bank, "terms"), config)
             ),
         )
+
+
+def bank_ledger(index: MemoryIndex, bank: Bank, config: Config) -> Ledger:
+    """The ledger of a bank, grown from that of its ancestor."""
+    with bank.building:
+        before = bank.past("ledger") or Ledger()
+        return bank.cached("ledger", lambda: grow_ledger(before, index, bank, config))
 
 
 def _assemble(
-    rows: Rows, spans: Level, windows: Level, episodes: Level, episode_of: np.ndarray,
-    graph: EntityContextGraph, lexicon: Lexicon, stream: WordStream, terms: dict[str, np.ndarray],
-) -> BankView:  # fmt: skip
-    units = len(rows.unit_rows)
-    session = np.repeat(np.arange(len(rows.bounds) - 1), np.diff(rows.bounds))
-    left = np.flatnonzero(session[:-1] == session[1:])
-    neighbours = from_pairs(np.concatenate([left, left + 1]), np.concatenate([left + 1, left]), units)
-    incidence = from_pairs(*rows.incidence, len(rows.sentence_rows))
+    rows: Rows, levels: Levels, ledger: Ledger, terms: dict[str, np.ndarray], config: Config
+) -> BankView:
+    units, entities = len(rows.unit_rows), len(rows.entity_keys)
+    ptr, entity = rows.incidence
+    back, _, sentence = transpose(ptr, entity, entities)
+    next_to, beside = neighbours(rows.bounds)
+    weights = ones(len(entity))
+    replying = np.zeros(units, bool)
+    replying[rows.replies] = True
     return BankView(
-        rows, spans, windows, episodes, episode_of,
-        windows_of_unit=transpose(from_ranges(windows.first, windows.end), units),
-        neighbours=neighbours,
-        incidence=incidence,
-        incidence_transposed=transpose(incidence, len(rows.entity_keys)),
+        rows, levels,
+        windows_of_unit=from_ranges(levels.windows.low, levels.windows.high),
+        neighbours=Table(next_to, beside, ones(len(beside))),
+        incidence=Table(ptr, entity, weights),
+        incidence_transposed=Table(back, sentence, weights),
         given=from_pairs(*rows.given, units),
-        told=from_pairs(*rows.told, len(rows.entity_keys)),
-        replies=from_pairs(rows.replies, rows.replies - 1, units),
-        graph=graph, lexicon=lexicon, stream=stream,
-        term_vectors=terms["vector"], term_of_vector=positions(terms["key"], lexicon.terms),
+        told=from_pairs(*rows.told, entities),
+        replies=Table(pointer(replying), (rows.replies - 1).astype(np.int32), ones(len(rows.replies))),
+        graph=build_graph(rows.counts, rows.bounds, entities, config.chain_weight),
+        segments=ledger.segments,
+        term_keys=terms["key"][ledger.term_order], term_rows=ledger.term_order,
+        term_vectors=terms["vector"],
     )  # fmt: skip
 
 
@@ -140,15 +121,19 @@ def positions(keys: np.ndarray, ascending: np.ndarray) -> np.ndarray:
     return np.where(np.append(ascending, 0)[place] == keys, place, -1).astype(np.int32)
 
 
-def _rows_and_levels(
-    index: MemoryIndex, bank: Bank, config: Config
-) -> tuple[Rows, tuple[Level, Level, Level, np.ndarray]]:
-    rows = canonical_rows(index, bank, config)
-    if config.window_vectors == "pooled":
-        return rows, build_levels(rows.vectors, rows.bounds, rows.time, config)
-    windows = stored_spans(index, bank, rows, WINDOW_LEVEL)
-    episodes = stored_spans(index, bank, rows, EPISODE_LEVEL)
-    return rows, build_levels(rows.vectors, rows.bounds, rows.time, config, windows, episodes)
+def _rows_and_levels(index: MemoryIndex, bank: Bank, ledger: Ledger, config: Config) -> tuple[Rows, Levels]:
+    rows = canonical_rows(index, bank, ledger)
+    windows = episodes = before = None
+    if config.window_vectors == "encoded":
+        windows = stored_spans(index, bank, rows, WINDOW_LEVEL)
+        episodes = stored_spans(index, bank, rows, EPISODE_LEVEL)
+    past = bank.past("rows")
+    if past is not None:
+        old, levels = past
+        # units that were added since are nowhere there
+        there = np.append(old.unit_place, np.full(len(rows.unit_place) - len(old.unit_place), -1, np.int32))
+        before = levels, there[rows.unit_rows].astype(np.int64)
+    return rows, build_levels(rows.vectors, rows.bounds, rows.time, config, windows, episodes, before)
 
 
 def stored_spans(index: MemoryIndex, bank: Bank, rows: Rows, level: int) -> Encoded:

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zeromem_gpu.build.stack import Stack
+from zeromem_gpu.build.stack import Lexicon, Stack
 from zeromem_gpu.query.batch import QueryBatch
 from zeromem_gpu.query.batch import Ragged as Keys
 from zeromem_kernels.lexical import Phrases, Ragged, lookup, slot_banks
 from zeromem_kernels.tiles import Axis, Tiles
+from zeromem_kernels.weights import Asked, gather_counts
 
 WIDEST = 32
 # float32 matrices of one unit row that are alive at the worst moment; measured, rounded up
@@ -65,15 +66,34 @@ class Group:
         values = torch.from_numpy(mine.values).to(self.stack.device)
         return Ragged(ptr, lookup(slot_banks(ptr, self.tiles), values, self.stack.ptr[axis], table))
 
-    def phrases(self) -> Phrases:
-        """The phrases of each slot in its bank's word ids."""
+    def asked_terms(self) -> tuple[Asked, Tensor, Ragged]:
+        """The distinct terms of each bank with their units, their boundaries, and each slot's."""
+        mine, device = self.batch.terms.take(self.query), self.stack.device
+        slots = np.repeat(np.arange(len(self.query)), np.diff(mine.ptr))
+        bank = self.tiles.host_bank[slots // self.tiles.width]
+        order = np.lexsort((mine.values, bank))
+        keys, bank = mine.values[order], bank[order]
+        fresh = np.ones(len(keys), bool)
+        fresh[1:] = (keys[1:] != keys[:-1]) | (bank[1:] != bank[:-1])
+        ptr = np.searchsorted(bank[fresh], np.arange(len(self.stack.places.ptr)))
+        local = np.empty(len(keys), np.int32)
+        local[order] = np.cumsum(fresh) - 1 - ptr[bank]
+        banks, wanted = (torch.from_numpy(part[fresh]).to(device) for part in (bank, keys))
+        parts = [lexicon.counts for lexicon in self.stack.lexicons]
+        rows = [lookup(banks, wanted, part.ptr, part.keys) for part in parts]
+        found = gather_counts(parts, rows, banks, self.stack.places)
+        slot_ptr, ids = (torch.from_numpy(part).to(device) for part in (mine.ptr, local))
+        return found, torch.from_numpy(ptr).to(device), Ragged(slot_ptr, ids)
+
+    def phrases(self, lexicon: Lexicon) -> Phrases:
+        """The phrases of each slot in its bank's word ids of a segment."""
         mine = self.batch.phrases.take(self.query)
         words = self.batch.phrase_words.take(mine.values)
         device = self.stack.device
         ptr, word_ptr = torch.from_numpy(mine.ptr).to(device), torch.from_numpy(words.ptr).to(device)
         bank = slot_banks(ptr, self.tiles).repeat_interleave(word_ptr.diff())
         keys = torch.from_numpy(words.values).to(device)
-        return Phrases(ptr, word_ptr, lookup(bank, keys, self.stack.ptr["words"], self.stack.word_keys))
+        return Phrases(ptr, word_ptr, lookup(bank, keys, lexicon.stream.word_ptr, lexicon.word_keys))
 
 
 def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iterator[Group]:

@@ -11,7 +11,7 @@ from zeromem_gpu.build.stack import StackedLevel
 from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.signals import Signals
 from zeromem_kernels.scale import min_max
-from zeromem_kernels.similarity import similarities
+from zeromem_kernels.similarity import Placed, similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
 from zeromem_kernels.tiles import Axis
 from zeromem_kernels.topk import TopK, kept_mask, ordered_topk
@@ -58,8 +58,10 @@ def _level(signals: Signals, level: StackedLevel, axis: Axis, config: Config) ->
     if level.vectors is None:
         cosine = signals.pooled(level.members, level.inverse_norm, axis)
     else:
-        cosine = similarities(level.vectors, signals.group.queries, axis)
-    score = min_max(cosine, axis, visible) + config.lexical * signals.bm25_of(level.postings, axis, visible)
+        cosine = similarities([Placed(one) for one in level.vectors], signals.group.queries, axis)
+    score = min_max(cosine, axis, visible) + config.lexical * signals.bm25_of(
+        level.documents, axis, visible
+    )
     return score, torch.ones_like(score, dtype=torch.bool) if visible is None else visible
 
 

@@ -17,6 +17,7 @@ from zeromem_kernels.scale import min_max, scale_to_max
 from zeromem_kernels.similarity import similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
 from zeromem_kernels.tiles import Axis, Csr
+from zeromem_kernels.weights import Asked, Documents, weigh
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,21 +66,24 @@ class Signals:
         return min_max(self.cosine, self.units, self.visible)
 
     @cached_property
-    def terms(self) -> Ragged:
-        """The local term ids of each query."""
-        return self.group.look_up(self.group.batch.terms, "terms", self.group.stack.term_keys)
+    def terms(self) -> tuple[Asked, Tensor, Ragged]:
+        """The terms of all queries with their units, and those of each query."""
+        return self.group.asked_terms()
 
     @cached_property
     def lexical(self) -> Tensor:
         """sc(BM25) of units."""
-        return self.bm25_of(self.group.stack.unit_postings, self.units, self.visible)
+        return self.bm25_of(self.group.stack.documents, self.units, self.visible)
 
     @cached_property
     def phrase(self) -> Tensor | None:
         """Phrase support of units, or None when no query has a phrase."""
         if len(self.group.batch.phrases.values) == 0:
             return None
-        return phrase_support(self.group.stack.stream, self.group.phrases(), self.units)
+        total = self.units.full(0.0)
+        for lexicon in self.group.stack.lexicons:
+            phrase_support(lexicon.stream, self.group.phrases(lexicon), self.units, total)
+        return total
 
     @cached_property
     def subject(self) -> Tensor | None:
@@ -128,14 +132,15 @@ class Signals:
     @cached_property
     def related(self) -> Tensor:
         """sc(BM25) of words that are near to the question's in meaning."""
-        stack, wanted = self.group.stack, words_near(self.group, self.config.related_floor)
-        found = weighted_bm25(stack.unit_postings, stack.ptr["terms"], wanted, self.units)
-        return scale_to_max(found, self.units, self.visible)
+        near = words_near(self.group, self.config)
+        return scale_to_max(weighted_bm25(*near, self.units), self.units, self.visible)
 
-    def bm25_of(self, postings: Csr, axis: Axis, visible: Tensor | None) -> Tensor:
+    def bm25_of(self, documents: Documents, axis: Axis, visible: Tensor | None) -> Tensor:
         """sc(BM25) over the documents of a level."""
-        stack = self.group.stack
-        return scale_to_max(bm25(postings, stack.ptr["terms"], self.terms, axis), axis, visible)
+        asked, ptr, terms = self.terms
+        k1, b = self.config.bm25_k1, self.config.bm25_b
+        postings = weigh(asked, self.group.stack.ptr["units"], documents, k1, b)
+        return scale_to_max(bm25(postings, ptr, terms, axis), axis, visible)
 
     def visible_at(self, members: Csr, axis: Axis) -> Tensor | None:
         """Intervals with at least one visible unit, bool on `axis`, or None for all."""

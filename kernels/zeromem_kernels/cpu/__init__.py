@@ -6,7 +6,25 @@ that a query's scores do not depend on the queries beside it.
 
 from zeromem_kernels.cpu.gather import pieces
 from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
-from zeromem_kernels.cpu.lexical import bm25_scatter, bm25_topk, lookup, phrase_scatter, subject_scatter
+from zeromem_kernels.cpu.layout import (
+    fill_covering,
+    fill_graph,
+    fill_kept,
+    fill_neighbours,
+    fill_ranges,
+    fill_spans,
+    fill_transpose,
+    order_sessions,
+)
+from zeromem_kernels.cpu.lexical import (
+    bm25_scatter,
+    bm25_topk,
+    gather_rows,
+    lookup,
+    phrase_scatter,
+    subject_scatter,
+    weigh_terms,
+)
 from zeromem_kernels.cpu.pagerank import power_iteration, sor
 from zeromem_kernels.cpu.related import weighted_scatter
 from zeromem_kernels.cpu.select import (
@@ -24,10 +42,19 @@ __all__ = [
     "bm25_scatter",
     "bm25_topk",
     "document_frequency",
+    "fill_covering",
+    "fill_graph",
+    "fill_kept",
+    "fill_neighbours",
     "fill_postings",
+    "fill_ranges",
+    "fill_spans",
+    "fill_transpose",
     "fuse",
+    "gather_rows",
     "lookup",
     "min_max",
+    "order_sessions",
     "ordered_topk",
     "phrase_scatter",
     "pieces",
@@ -41,5 +68,6 @@ __all__ = [
     "spmm",
     "stable_order",
     "subject_scatter",
+    "weigh_terms",
     "weighted_scatter",
 ]

@@ -73,19 +73,18 @@ def bm25_topk(
 
 @njit(nogil=True, cache=True)
 def phrase_scatter(
-    first, last, bank, word_ptr, indptr, positions, stream_ptr, stream, unit_of,
+    first, last, bank, word_ptr, indptr, positions, stream_ptr, stream, unit_of, row_ptr, row_of,
     query_ptr, phrase_ptr, words, starts, out,
 ):  # fmt: skip
-    """Share of a query's phrases that occur word for word in each unit.
+    """Add the share of a query's phrases that occur word for word in each unit.
 
     `positions` lists, per word, where it stands in the bank's `stream` of word ids (−1 separates
-    parts); `unit_of` is the unit of each place.
+    parts); `unit_of` is the stored unit of each place, `row_of` where that stands now or −1.
     """
     width = out.shape[1]
     for t in range(first, last):
         b = bank[t]
         base = starts[t]
-        out[base : starts[t + 1]] = 0.0
         s0, s1 = stream_ptr[b], stream_ptr[b + 1]
         for c in range(width):
             slot = t * width + c
@@ -103,9 +102,9 @@ def phrase_scatter(
                         rare, fewest = q, count
                 if rare < 0:
                     continue
-                row = word_ptr[b] + words[rare]
+                word = word_ptr[b] + words[rare]
                 previous = -1
-                for p in range(indptr[row], indptr[row + 1]):
+                for p in range(indptr[word], indptr[word + 1]):
                     place = s0 + positions[p] - (rare - begin)
                     if place < s0 or place + (end - begin) > s1:
                         continue
@@ -116,7 +115,9 @@ def phrase_scatter(
                             break
                     if same and unit_of[place] != previous:
                         previous = unit_of[place]
-                        out[base + previous, c] += np.float32(1) / np.float32(total)
+                        row = row_of[row_ptr[b] + previous]
+                        if row >= 0:
+                            out[base + row, c] += np.float32(1) / np.float32(total)
 
 
 @njit(nogil=True, cache=True)
@@ -142,3 +143,49 @@ def subject_scatter(
                 for i in range(units):
                     if speaker[unit_ptr[b] + i] == subjects[q]:
                         out[base + i, c] = 1.0
+
+
+@njit(nogil=True, cache=True)
+def gather_rows(bank, row, indptr, units, counts, place_ptr, place, end, found, times):
+    """Append the live units of each asked row behind `end`, which moves on."""
+    for i in range(len(row)):
+        if row[i] < 0:
+            continue
+        at = end[i]
+        first = place_ptr[bank[i]]
+        for p in range(indptr[row[i]], indptr[row[i] + 1]):
+            here = place[first + units[p]]
+            if here >= 0:
+                found[at] = here
+                times[at] = counts[p]
+                at += 1
+        end[i] = at
+
+
+@njit(nogil=True, cache=True)
+def weigh_terms(
+    bank, begin, end, units, counts, unit_ptr, document_ptr, length, low, high, average, k1, b,
+    seen, touched, ptr, documents, weights,
+):  # fmt: skip
+    """Count each term in the documents of its units and weigh it; `seen` is 0 on entry and at the end."""
+    for i in range(len(bank)):
+        base, unit0 = document_ptr[bank[i]], unit_ptr[bank[i]]
+        frequency = 0
+        for p in range(begin[i], end[i]):
+            unit = unit0 + units[p]
+            for document in range(low[unit], high[unit]):
+                if seen[document] == 0:
+                    touched[frequency] = document
+                    frequency += 1
+                seen[document] += counts[p]
+        total = document_ptr[bank[i] + 1] - base
+        idf = np.log1p((total - frequency + 0.5) / (frequency + 0.5))
+        mean = average[bank[i]]
+        at = ptr[i]
+        for j in range(frequency):
+            document = touched[j]
+            tf = seen[document]
+            seen[document] = 0
+            documents[at + j] = document
+            weights[at + j] = idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length[base + document] / mean))
+        ptr[i + 1] = at + frequency

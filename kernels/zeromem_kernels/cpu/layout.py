@@ -1,0 +1,169 @@
+"""Passes over a bank's tables in time linear in them (see `layout.py`)."""
+
+from __future__ import annotations
+
+from numba import njit
+
+
+@njit(nogil=True, cache=True)
+def fill_ranges(begin, ptr, members):
+    """members[ptr[i] + j] = begin[i] + j."""
+    for row in range(len(begin)):
+        first = begin[row]
+        for j in range(ptr[row + 1] - ptr[row]):
+            members[ptr[row] + j] = first + j
+
+
+@njit(nogil=True, cache=True)
+def fill_transpose(ptr, column, back, order, rows):
+    """Entries by column: `back` is 0 on entry and the pointer at the end; `order` and `rows` are filled."""
+    for at in range(len(column)):
+        back[column[at] + 1] += 1
+    for c in range(1, len(back)):
+        back[c] += back[c - 1]
+    for row in range(len(ptr) - 1):
+        for at in range(ptr[row], ptr[row + 1]):
+            place = back[column[at]]
+            order[place] = at
+            rows[place] = row
+            back[column[at]] = place + 1
+    for c in range(len(back) - 1, 0, -1):
+        back[c] = back[c - 1]
+    back[0] = 0
+
+
+@njit(nogil=True, cache=True)
+def fill_graph(ptr, entity, count, bounds, chain, units, indptr, indices, weights, degree):
+    """Rows of units, then of entities; `indptr` and `degree` are 0 on entry."""
+    for at in range(len(entity)):
+        indptr[units + entity[at] + 1] += 1
+    at = 0
+    for s in range(len(bounds) - 1):
+        for unit in range(bounds[s], bounds[s + 1]):
+            indptr[unit] = at
+            if chain > 0:
+                at += (unit > bounds[s]) + (unit + 1 < bounds[s + 1])
+            at += ptr[unit + 1] - ptr[unit]
+    edge = at
+    indptr[units] = edge
+    for node in range(units + 1, len(indptr)):
+        indptr[node] += indptr[node - 1]
+    for s in range(len(bounds) - 1):
+        for unit in range(bounds[s], bounds[s + 1]):
+            at = indptr[unit]
+            if chain > 0:
+                for other in (unit - 1, unit + 1):
+                    if bounds[s] <= other < bounds[s + 1]:
+                        indices[at] = other
+                        weights[at] = chain
+                        degree[unit] += chain
+                        at += 1
+            total = 0
+            for p in range(ptr[unit], ptr[unit + 1]):
+                total += count[p]
+            for p in range(ptr[unit], ptr[unit + 1]):
+                share = count[p] / total
+                node = units + entity[p]
+                indices[at] = node
+                weights[at] = share
+                degree[unit] += share
+                at += 1
+                # the pointer of an entity runs over its row and is put back below
+                back = indptr[node]
+                indices[back] = unit
+                weights[back] = share
+                degree[node] += share
+                indptr[node] = back + 1
+    for node in range(len(indptr) - 1, units, -1):
+        indptr[node] = indptr[node - 1]
+    indptr[units] = edge
+
+
+@njit(nogil=True, cache=True)
+def fill_neighbours(bounds, ptr, members):
+    """The units before and behind each unit in its session."""
+    at = 0
+    for s in range(len(bounds) - 1):
+        for unit in range(bounds[s], bounds[s + 1]):
+            for other in (unit - 1, unit + 1):
+                if bounds[s] <= other < bounds[s + 1]:
+                    members[at] = other
+                    at += 1
+            ptr[unit + 1] = at
+
+
+@njit(nogil=True, cache=True)
+def fill_spans(bounds, radius, first, end):
+    """Each unit with its neighbours."""
+    for s in range(len(bounds) - 1):
+        for unit in range(bounds[s], bounds[s + 1]):
+            first[unit] = max(unit - radius, bounds[s])
+            end[unit] = min(unit + radius + 1, bounds[s + 1])
+
+
+@njit(nogil=True, cache=True)
+def fill_kept(unit_there, breaks, first, end, old_first, old_end, starting, anchored, there):
+    """there[i] = the old interval with the units of interval i, or −1; `starting` is −1 on entry."""
+    run = 0
+    for unit in range(len(unit_there)):
+        run += unit == 0 or unit_there[unit] != unit_there[unit - 1] + 1
+        breaks[unit] = run
+    for i in range(len(old_first)):
+        starting[old_first[i]] = i
+    for i in range(len(first)):
+        there[i] = -1
+        begin = unit_there[first[i]]
+        if begin < 0 or breaks[first[i]] != breaks[end[i] - 1]:
+            continue
+        candidate = unit_there[i] if anchored else starting[begin]
+        if (
+            candidate >= 0
+            and old_first[candidate] == begin
+            and old_end[candidate] - old_first[candidate] == end[i] - first[i]
+        ):
+            there[i] = candidate
+
+
+@njit(nogil=True, cache=True)
+def fill_covering(first, end, low, high):
+    """How many intervals end before, and begin up to, each unit; both ends ascend."""
+    opened, closed = 0, 0
+    for unit in range(len(low)):
+        while opened < len(first) and first[opened] <= unit:
+            opened += 1
+        while closed < len(end) and end[closed] <= unit:
+            closed += 1
+        low[unit] = closed
+        high[unit] = opened
+
+
+@njit(nogil=True, cache=True)
+def order_sessions(session, turn, arrival, earliest, starts, order, number):
+    """A stable order by session; sessions by first arrival. Returns how many are not in order inside.
+
+    `earliest` [sessions] is above every arrival on entry, `starts` 0 [arrivals + 1]; `number` is filled
+    with the number of each session in that order.
+    """
+    for row in range(len(session)):
+        earliest[session[row]] = min(earliest[session[row]], arrival[row])
+    for row in range(len(session)):
+        starts[earliest[session[row]] + 1] += 1
+    for at in range(1, len(starts)):
+        starts[at] += starts[at - 1]
+    for row in range(len(session)):
+        at = starts[earliest[session[row]]]
+        order[at] = row
+        starts[earliest[session[row]]] = at + 1
+    wrong, current = 0, -1
+    bad = False
+    for at in range(len(order)):
+        row = order[at]
+        if at == 0 or session[row] != session[order[at - 1]]:
+            current += 1
+            bad = False
+        elif not bad:
+            before = order[at - 1]
+            bad = turn[row] < turn[before] or (turn[row] == turn[before] and arrival[row] < arrival[before])
+            wrong += bad
+        number[at] = current
+    return wrong

@@ -1,0 +1,142 @@
+"""What the array side needs of a bank beyond its facts, in rows of arrival, unit by unit.
+
+Nothing in it depends on the order of units or on which of them are left, so it only ever grows by what
+was added since; a fresh build is the same growth from nothing. `units.py` then puts it in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from zeromem_gpu.build.bridges import Bridges, grow_bridges
+from zeromem_gpu.build.facts import Bank, MemoryIndex
+from zeromem_gpu.build.lexical import Segment, grow_segments
+from zeromem_gpu.build.pairs import EntityPairs, find_pairs
+from zeromem_gpu.build.ragged import first_from
+from zeromem_gpu.config import Config
+from zeromem_gpu.text.sentences import asks
+from zeromem_gpu.text.tokens import Analyzer
+from zeromem_kernels.layout import pointer
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Per unit, in rows of arrival: whether it ends with a question, who is heard, words that BM25 counts.
+
+    `voice` int32 is the place of its speaker, as written, in `voices`, −1 for none; `sentence_ptr` int64
+    [units + 1] its sentences. `speakers` int64 are the entities whose one-word names `pairs` looked for.
+    `key_order` int64 sorts the entities by key, `term_order` the words that have a vector.
+    """
+
+    asks: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
+    voice: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
+    voices: tuple[str, ...] = ()
+    length: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    sentence_ptr: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
+    key_order: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    term_order: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    speakers: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    pairs: EntityPairs = field(default_factory=EntityPairs)
+    bridges: Bridges = field(default_factory=Bridges)
+    segments: tuple[Segment, ...] = ()
+
+    @property
+    def units(self) -> int:
+        """How many units it covers."""
+        return len(self.asks)
+
+
+def grow_ledger(before: Ledger, index: MemoryIndex, bank: Bank, config: Config) -> Ledger:
+    """The ledger of a bank from that of an ancestor, `Ledger()` for none."""
+    facts = {
+        table: index.facts(bank, table)
+        for table in ("units", "sentences", "tokens", "mentions", "sentence_entities", "entities", "terms")
+    }
+    units, tokens, first = facts["units"], facts["tokens"], before.units
+    count = len(units["trace"])
+    speakers = live_speakers(bank, units["speaker"], len(facts["entities"]["key"]))
+    segments = grow_segments(before.segments, tokens["raw"], tokens["stem"], tokens["unit"], count)
+    known, since = before.pairs, first
+    if _renamed(before, speakers, facts["entities"]["word"]):
+        known, since = EntityPairs(), 0
+    pairs = known.and_(find_pairs(facts, since, speakers, speaker_entities=config.speaker_entities))
+    new_tokens = first_from(tokens["unit"], first)
+    spoken = tokens["unit"][new_tokens:][tokens["stem"][new_tokens:] != 0] - first
+    said = facts["sentences"]["unit"][before.sentence_ptr[-1] :] - first
+    voice, voices = _voices(before, index, bank)
+    analyze: Callable[[str], list[str]] = Analyzer(config.stemmer).tokens
+    return Ledger(
+        asks=np.append(before.asks, _asking(index, bank, first)),
+        voice=voice,
+        voices=voices,
+        length=np.append(before.length, np.bincount(spoken, minlength=count - first)),
+        sentence_ptr=np.append(
+            before.sentence_ptr,
+            before.sentence_ptr[-1] + pointer(np.bincount(said, minlength=count - first))[1:],
+        ),
+        key_order=_key_order(before.key_order, facts["entities"]["key"]),
+        term_order=_key_order(before.term_order, facts["terms"]["key"]),
+        speakers=speakers,
+        pairs=pairs,
+        bridges=grow_bridges(before.bridges, index, bank, first, segments, analyze),
+        segments=segments,
+    )
+
+
+def live_speakers(bank: Bank, speaker: np.ndarray, entities: int) -> np.ndarray:
+    """The entities that speak a unit that is left, int64, ascending."""
+    live = np.ones(len(speaker), bool)
+    live[bank.dead] = False
+    # the spare last place takes the −1 of units without a speaker
+    speaks = np.zeros(entities + 1, bool)
+    speaks[speaker[live]] = True
+    return np.flatnonzero(speaks[:-1])
+
+
+def _renamed(before: Ledger, speakers: np.ndarray, words: np.ndarray) -> bool:
+    """Whether units that were there may hold a word that has begun or ceased to be a speaker's name."""
+    if np.array_equal(before.speakers, speakers):
+        return False
+    changed = words[np.setxor1d(before.speakers, speakers)]
+    words = changed[changed != 0]
+    for keys in (segment.stream.keys for segment in before.segments if len(segment.stream.keys)):
+        at = np.searchsorted(keys, words)
+        if (keys[np.minimum(at, len(keys) - 1)] == words).any():
+            return True
+    return False
+
+
+def _asking(index: MemoryIndex, bank: Bank, first: int) -> np.ndarray:
+    """Which units from `first` on end with a question."""
+    traces = index.column(bank, "traces", "trace")
+    columns = (index.column(bank, "units", name)[first:].tolist() for name in ("trace", "start", "end"))
+    return np.array(
+        [asks(traces[at].text[start:end]) for at, start, end in zip(*columns, strict=True)], bool
+    )
+
+
+def _voices(before: Ledger, index: MemoryIndex, bank: Bank) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Who is heard in each unit, and their names."""
+    traces = index.column(bank, "traces", "trace")
+    rows = index.column(bank, "units", "trace")[before.units :]
+    names = [traces[row].speaker or "" for row in rows.tolist()]
+    if not any(names):
+        return np.append(before.voice, np.full(len(names), -1, np.int32)), before.voices
+    place = {name: at for at, name in enumerate(before.voices)} | {"": -1}
+    voices = list(before.voices)
+    for name in names:
+        if name not in place:
+            place[name] = len(voices)
+            voices.append(name)
+    voice = np.array([place[name] for name in names], np.int32)
+    return np.append(before.voice, voice), tuple(voices)
+
+
+def _key_order(before: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """The order of all keys from that of the first ones."""
+    fresh = np.arange(len(before), len(keys))
+    fresh = fresh[np.argsort(keys[fresh], kind="stable")]
+    return np.insert(before, np.searchsorted(keys[before], keys[fresh]), fresh)
