@@ -106,7 +106,8 @@ def write_tensors(file: io.RawIOBase, tensors: Mapping[str, Tensor]) -> None:
         header[name] = {"dtype": _CODES[dtype.name], "shape": list(shape), "data_offsets": [begin, end]}
         begin = end
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    # mapped arrays begin where fresh ones may: products of some libraries round otherwise elsewhere
+    text += b" " * (-(8 + len(text)) % 64)
     file.write(len(text).to_bytes(8, "little") + text)
     for name in names:
         little = tensors[name].dtype.newbyteorder("<")
