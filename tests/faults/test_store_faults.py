@@ -158,13 +158,16 @@ def test_large_arrays_are_verified_when_asked(saved: Path, monkeypatch: pytest.M
 # -- formats --
 
 
-def test_a_future_format_is_named_and_left_alone(saved: Path, memories: tuple[Memory, Memory]) -> None:
-    rewrite_manifest(saved / "v0002", lambda m: m.update(version=7), sign=False)
+@pytest.mark.parametrize("version", [7, 1], ids=["future", "past"])
+def test_another_format_is_named_and_left_alone(
+    saved: Path, memories: tuple[Memory, Memory], version: int
+) -> None:
+    rewrite_manifest(saved / "v0002", lambda m: m.update(version=version), sign=False)
     before = {path: path.read_bytes() for path in saved.rglob("*") if path.is_file()}
-    with pytest.raises(StoreError, match=r"format 7.*format 1") as error:
+    with pytest.raises(StoreError, match=rf"format {version}.*format 2") as error:
         ids(saved)
     assert str(saved) in str(error.value)
-    with pytest.raises(StoreError, match="format 7"):
+    with pytest.raises(StoreError, match=f"format {version}"):
         memories[0].save(saved)
     assert {path: path.read_bytes() for path in saved.rglob("*") if path.is_file()} == before
 

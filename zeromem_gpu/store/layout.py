@@ -49,7 +49,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder}: has index format {version}; this zeromem-gpu knows format {FORMAT_VERSION}. "
             "Use the newer zeromem-gpu that wrote it, or index the traces again into a new directory."
         )
-    if isinstance(version, int) and version < FORMAT_VERSION:
+    if isinstance(version, int) and 0 < version < FORMAT_VERSION:
         raise StoreError(
             f"{folder}: has index format {version}, without vectors of words; this zeromem-gpu reads "
             f"format {FORMAT_VERSION}. Index the traces again into a new directory."
