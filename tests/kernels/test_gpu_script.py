@@ -40,7 +40,15 @@ def test_the_dry_run_goes_through_every_step(repo_root: Path, tmp_path: Path) ->
     report = json.loads((tmp_path / "gpu.json").read_text())
     assert report["gpu"] == "dry run"
     assert report["failed"] == {}
-    assert set(report["seconds"]) == {"ceilings", "pagerank", "baselines", "activation", "reset", "fusion"}
+    assert set(report["seconds"]) == {
+        "ceilings",
+        "pagerank",
+        "baselines",
+        "activation",
+        "reset",
+        "fusion",
+        "lexical",
+    }
     timed = [row for row in report["rows"] if "of_ceiling" in row]
     for kernel in ("PageRank", "activation", "reset", "top-", "fusion of lists"):
         assert any(row["name"].startswith(kernel) for row in timed)
