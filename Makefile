@@ -23,7 +23,7 @@ demo: $(VENV)/.for-demo
 	$(BIN)/zeromem-gpu demo
 
 test: $(VENV)/.for-test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(VENV)/.for-test
 	$(BIN)/ruff check .
