@@ -6,6 +6,7 @@ that a query's scores do not depend on the queries beside it.
 
 from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
 from zeromem_kernels.cpu.layout import (
+    fill_colours,
     fill_covering,
     fill_graph,
     fill_kept,
@@ -13,6 +14,8 @@ from zeromem_kernels.cpu.layout import (
     fill_ranges,
     fill_spans,
     fill_transpose,
+    grow_graph,
+    grow_transpose,
     order_sessions,
 )
 from zeromem_kernels.cpu.lexical import (
@@ -38,6 +41,7 @@ from zeromem_kernels.cpu.sparse import spmax, spmm
 __all__ = [
     "bm25_scatter",
     "document_frequency",
+    "fill_colours",
     "fill_covering",
     "fill_graph",
     "fill_kept",
@@ -48,6 +52,8 @@ __all__ = [
     "fill_transpose",
     "fuse",
     "gather_rows",
+    "grow_graph",
+    "grow_transpose",
     "lookup",
     "min_max",
     "order_sessions",
