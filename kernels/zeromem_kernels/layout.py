@@ -6,6 +6,8 @@ ragged: row i of a table with pointer `ptr` (int64) holds its entries ptr[i] …
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from zeromem_kernels.tiles import compiled_host
@@ -35,25 +37,59 @@ def ranges(begin: np.ndarray, end: np.ndarray) -> Pair:
     return ptr, members
 
 
+class Continued(NamedTuple):
+    """How a table goes on from an older one: rows before `rows` are the same, column c is now `moved[c]`.
+
+    `moved` int32 ascends; columns that are not in it are new, and no old row has them.
+    """
+
+    rows: int
+    moved: np.ndarray
+
+
+class Graph(NamedTuple):
+    """W over units, then entities: indices int32 ascending in each row, weights float32.
+
+    `indptr` is int64 [nodes + 1], `degree` float64 the row sums.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    weights: np.ndarray
+    degree: np.ndarray
+
+
 def transpose(
-    ptr: np.ndarray, column: np.ndarray, columns: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A table by column: its pointer, and the place here (int64) and row (int32) of each entry there."""
+    ptr: np.ndarray, column: np.ndarray, columns: int, before: tuple[Pair, Continued] | None = None
+) -> Pair:
+    """A table by column: its pointer, and the rows in each, int32, ascending.
+
+    Args:
+        ptr: int64 [rows + 1].
+        column: int32 [entries].
+        columns: how many there are.
+        before: what this gave for an older table, and how this one goes on from it.
+    """
     back = np.zeros(columns + 1, np.int64)
-    order, rows = np.empty(len(column), np.int64), np.empty(len(column), np.int32)
-    if cpu := compiled_host():
-        cpu.fill_transpose(ptr, column, back, order, rows)
+    rows = np.empty(len(column), np.int32)
+    cpu = compiled_host()
+    if cpu and before is not None:
+        old, how = before
+        cpu.grow_transpose(*old, how.moved, ptr, column, how.rows, back, np.empty(columns, np.int64), rows)
+    elif cpu:
+        cpu.fill_transpose(ptr, column, back, rows)
     else:
-        order[:] = np.argsort(column, kind="stable")
+        order = np.argsort(column, kind="stable")
         rows[:] = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))[order]
         np.cumsum(np.bincount(column, minlength=columns), out=back[1:])
-    return back, order, rows
+    return back, rows
 
 
 def entity_graph(
-    ptr: np.ndarray, entity: np.ndarray, count: np.ndarray, bounds: np.ndarray, entities: int, chain: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """W over units and entities, and its row sums.
+    ptr: np.ndarray, entity: np.ndarray, count: np.ndarray, bounds: np.ndarray, entities: int, chain: float,
+    before: tuple[Graph, Continued] | None = None,
+) -> Graph:  # fmt: skip
+    """W over units and entities.
 
     w(d, e) = c(e, d)/Σ_e' c(e', d) both ways, and `chain` between neighbours of a session.
 
@@ -64,10 +100,7 @@ def entity_graph(
         bounds: int64 [sessions + 1], the units of each session.
         entities: how many there are.
         chain: weight between neighbours; 0 leaves them apart.
-
-    Returns:
-        indptr int64 [units + entities + 1], indices int32 ascending in each row, weights float32, and
-        float32 row sums.
+        before: an older graph, and how this one goes on from it; what is new are its last units.
     """
     units = int(bounds[-1])
     inside = 2 * int(np.maximum(np.diff(bounds) - 1, 0).sum()) if chain > 0 else 0
@@ -75,9 +108,16 @@ def entity_graph(
     indices = np.empty(inside + 2 * len(entity), np.int32)
     weights = np.empty(len(indices), np.float32)
     degree = np.zeros(units + entities)
-    if cpu := compiled_host():
-        cpu.fill_graph(ptr, entity, count, bounds, float(chain), units, indptr, indices, weights, degree)
-        return indptr, indices, weights, degree.astype(np.float32)
+    made = Graph(indptr, indices, weights, degree)
+    cpu = compiled_host()
+    if cpu and before is not None:
+        old, how = before
+        cursor = np.empty(entities, np.int64)
+        cpu.grow_graph(*old, *how, ptr, entity, count, bounds, float(chain), units, *made, cursor)
+        return made
+    if cpu:
+        cpu.fill_graph(ptr, entity, count, bounds, float(chain), units, *made)
+        return made
     unit = np.repeat(np.arange(units), np.diff(ptr))
     share = count / np.bincount(unit, count, units)[unit]
     left = np.delete(np.arange(units - 1), bounds[1:-1] - 1) if inside else np.empty(0, np.int64)
@@ -88,7 +128,25 @@ def entity_graph(
     np.cumsum(np.bincount(row, minlength=units + entities), out=indptr[1:])
     indices[:], weights[:] = column[order], weight[order]
     degree[:] = np.bincount(row[order], weight[order], units + entities)
-    return indptr, indices, weights, degree.astype(np.float32)
+    return made
+
+
+def colour_rows(bounds: np.ndarray, entities: int) -> Pair:
+    """The nodes of each of three colours and how many they are, int32 [nodes] and int64 [3].
+
+    Entities come first, then units on an even place of their session, then the others.
+    """
+    units = int(bounds[-1])
+    odd_of = np.diff(bounds) // 2
+    sizes = np.array([entities, units - odd_of.sum(), odd_of.sum()], np.int64)
+    rows = np.empty(units + entities, np.int32)
+    rows[:entities] = np.arange(units, units + entities)
+    if cpu := compiled_host():
+        cpu.fill_colours(bounds, rows[entities : entities + sizes[1]], rows[entities + sizes[1] :])
+        return rows, sizes
+    odd = (np.arange(units) - np.repeat(bounds[:-1], np.diff(bounds))) % 2 == 1
+    rows[entities:] = np.concatenate([np.flatnonzero(~odd), np.flatnonzero(odd)])
+    return rows, sizes
 
 
 def neighbours(bounds: np.ndarray) -> Pair:

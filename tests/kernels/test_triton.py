@@ -407,8 +407,8 @@ def incidences(rng: np.random.Generator) -> tuple[Csr, Csr, list[np.ndarray]]:
         tables.append(Rows(indptr.astype(np.int64), column.astype(np.int32), np.ones(len(row), np.float32)))
     across = []
     for table, matrix in zip(tables, dense, strict=True):
-        back, order, row = transpose(table.indptr, table.indices, matrix.shape[1])
-        across.append(Rows(back, row, table.weights[order]))
+        back, row = transpose(table.indptr, table.indices, matrix.shape[1])
+        across.append(Rows(back, row, np.ones(len(row), np.float32)))
     return stacked(tables), stacked(across), dense
 
 

@@ -23,7 +23,7 @@ SPEAKER_PART, CAPTION_PART = -1, -2
 # spans.level of encoded windows and episodes; spans.members identifies the units in them
 WINDOW_LEVEL, EPISODE_LEVEL = 0, 1
 
-# the parts of a view from which those of the next version grow
+# the parts of a view from which those of the next version grow, beside ("view", …) itself
 GROWING = ("ledger", "rows")
 
 
@@ -97,8 +97,15 @@ class Bank:
 
     def changed(self, **changes: Any) -> Bank:
         """The bank of the next version: other facts, caches that grow from these."""
-        past = self._past | {key: self._views[key] for key in GROWING if key in self._views}
+        made = {key: view for key, view in list(self._views.items()) if key in GROWING or _is_view(key)}
+        # views of other configurations than the last one would be kept alive for nothing
+        old = {key: view for key, view in list(self._past.items()) if not made or not _is_view(key)}
+        past = old | made
         return replace(self, **changes, _views={}, _past=past, building=threading.RLock())
+
+
+def _is_view(key: Hashable) -> bool:
+    return isinstance(key, tuple) and key[0] == "view"
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zeromem_gpu.build.ragged import Rows, checked_int32
-from zeromem_kernels.layout import entity_graph
+from zeromem_kernels.layout import Continued, Graph, colour_rows, entity_graph
 
 
 @dataclass(frozen=True)
@@ -15,13 +15,14 @@ class EntityContextGraph:
     """W over nodes (units, then entities), its row sums, and the rows of each colour.
 
     Colours: entities, even units, odd units (parity of the place in the session). `colours` int32 lists
-    all rows by colour, `colour_sizes` int64 [3] how many each has.
+    all rows by colour, `colour_sizes` int64 [3] how many each has. The next version grows from `made`.
     """
 
     weights: Rows
     degree: np.ndarray
     colours: np.ndarray
     colour_sizes: np.ndarray
+    made: Graph
 
 
 def build_graph(
@@ -29,6 +30,7 @@ def build_graph(
     bounds: np.ndarray,
     entities: int,
     chain_weight: float,
+    before: tuple[Graph, Continued] | None = None,
 ) -> EntityContextGraph:
     """E_de with w(d, e) = c(e, d)/Σ_e' c(e', d), and E_dd between neighbours of a session.
 
@@ -37,16 +39,10 @@ def build_graph(
         bounds: int64 [sessions + 1] of the units.
         entities: number of entities.
         chain_weight: weight of E_dd; 0 leaves the chain out.
+        before: the graph of an older version of the bank that this one goes on from.
     """
     units = int(bounds[-1])
     checked_int32(np.array([units + entities]))
-    indptr, indices, weights, degree = entity_graph(*counts, bounds, entities, chain_weight)
-    return EntityContextGraph(Rows(indptr, indices, weights), degree, *_colours(bounds, entities))
-
-
-def _colours(bounds: np.ndarray, entities: int) -> tuple[np.ndarray, np.ndarray]:
-    """Entities, even units, odd units, one behind the other, and how many there are of each."""
-    units = int(bounds[-1])
-    odd = (np.arange(units) - np.repeat(bounds[:-1], np.diff(bounds))) % 2 == 1
-    colours = [np.arange(units, units + entities), np.flatnonzero(~odd), np.flatnonzero(odd)]
-    return np.concatenate(colours).astype(np.int32), np.array([len(rows) for rows in colours], np.int64)
+    made = entity_graph(*counts, bounds, entities, chain_weight, before)
+    colours = colour_rows(bounds, entities)
+    return EntityContextGraph(Rows(*made[:3]), made.degree.astype(np.float32), *colours, made)

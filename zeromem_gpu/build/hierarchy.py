@@ -14,6 +14,7 @@ from zeromem_kernels.layout import covering, kept_intervals, local_spans
 # shorter intervals are summed together, one member a step; longer ones (few) each by itself
 _SHORT = 64
 _CHUNK = 4096
+_NAMES = ("spans", "windows", "episodes")
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,60 @@ def build_levels(
     around = covering(begin, stop, units)
     episodes = _level(vectors, begin, stop, around, same, before and before[0].episodes, episode_vectors)
     return Levels(spans, windows, episodes, episode_of, cosine)
+
+
+def grow_levels(
+    vectors: Vectors, bounds: np.ndarray, time: np.ndarray, config: Config,
+    old: Levels, old_bounds: np.ndarray,
+) -> Levels:  # fmt: skip
+    """Pooled levels of a bank that goes on from an older one: units came only at the end.
+
+    Sessions do not reach into each other, so only the last old one and those behind it are looked at.
+
+    Args:
+        vectors: [units, D] in session order.
+        bounds: int64 [sessions + 1].
+        time: float64 [units].
+        config: sizes and thresholds.
+        old: the older levels.
+        old_bounds: int64, the older sessions.
+    """
+    start, units = (int(old_bounds[-2]) if len(old_bounds) > 1 else 0), int(old_bounds[-1])
+    heads = {name: int(np.searchsorted(getattr(old, name).first, start)) for name in _NAMES}
+    there = np.arange(len(time) - start)
+    there[units - start :] = -1
+    ends = {name: _since(getattr(old, name), at, start) for name, at in heads.items()}
+    windows = heads["windows"]
+    end = Levels(**ends, episode_of=old.episode_of[windows:], cosine=old.cosine[windows:])
+    inside = bounds[np.searchsorted(bounds, start) :] - start
+    fresh = build_levels(vectors.since(start), inside, time[start:], config, before=(end, there))
+    return Levels(
+        **{
+            name: _joined(getattr(old, name), at, start, getattr(fresh, name)) for name, at in heads.items()
+        },
+        episode_of=np.append(old.episode_of[:windows], fresh.episode_of + heads["episodes"]),
+        cosine=np.append(old.cosine[:windows], fresh.cosine),
+    )
+
+
+def _since(level: Level, interval: int, unit: int) -> Level:
+    """A level's intervals from one on, which is the first of a session that begins with `unit`."""
+    return Level(
+        level.first[interval:] - unit, level.end[interval:] - unit,
+        level.low[unit:] - np.int32(interval), level.high[unit:] - np.int32(interval),
+        level.inverse_norm[interval:],
+    )  # fmt: skip
+
+
+def _joined(level: Level, interval: int, unit: int, rest: Level) -> Level:
+    """The intervals before one, and behind them those of `rest`, whose units begin at `unit`."""
+    return Level(
+        np.append(level.first[:interval], rest.first + unit),
+        np.append(level.end[:interval], rest.end + unit),
+        np.append(level.low[:unit], rest.low + np.int32(interval)),
+        np.append(level.high[:unit], rest.high + np.int32(interval)),
+        np.append(level.inverse_norm[:interval], rest.inverse_norm),
+    )
 
 
 def _same(

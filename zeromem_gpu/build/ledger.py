@@ -28,7 +28,8 @@ class Ledger:
 
     `voice` int32 is the place of its speaker, as written, in `voices`, −1 for none; `sentence_ptr` int64
     [units + 1] its sentences. `speakers` int64 are the entities whose one-word names `pairs` looked for.
-    `key_order` int64 sorts the entities by key, `term_order` the words that have a vector.
+    `origin` is the same object as long as the pairs that are there stay as they are. `key_order` int64
+    sorts the entities by key, `term_order` the words that have a vector.
     """
 
     asks: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
@@ -40,6 +41,7 @@ class Ledger:
     term_order: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     speakers: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     pairs: EntityPairs = field(default_factory=EntityPairs)
+    origin: object = None
     bridges: Bridges = field(default_factory=Bridges)
     segments: tuple[Segment, ...] = ()
 
@@ -59,9 +61,9 @@ def grow_ledger(before: Ledger, index: MemoryIndex, bank: Bank, config: Config) 
     count = len(units["trace"])
     speakers = live_speakers(bank, units["speaker"], len(facts["entities"]["key"]))
     segments = grow_segments(before.segments, tokens["raw"], tokens["stem"], tokens["unit"], count)
-    known, since = before.pairs, first
+    known, since, origin = before.pairs, first, before.origin or object()
     if _renamed(before, speakers, facts["entities"]["word"]):
-        known, since = EntityPairs(), 0
+        known, since, origin = EntityPairs(), 0, object()
     pairs = known.and_(find_pairs(facts, since, speakers, speaker_entities=config.speaker_entities))
     new_tokens = first_from(tokens["unit"], first)
     spoken = tokens["unit"][new_tokens:][tokens["stem"][new_tokens:] != 0] - first
@@ -81,6 +83,7 @@ def grow_ledger(before: Ledger, index: MemoryIndex, bank: Bank, config: Config) 
         term_order=_key_order(before.term_order, facts["terms"]["key"]),
         speakers=speakers,
         pairs=pairs,
+        origin=origin,
         bridges=grow_bridges(before.bridges, index, bank, first, segments, analyze),
         segments=segments,
     )

@@ -23,6 +23,12 @@ class Vectors(NamedTuple):
         taken: np.ndarray = self.stored[at if self.rows is None else self.rows[at]]
         return taken
 
+    def since(self, start: int) -> Vectors:
+        """The vectors from row `start` on."""
+        if self.rows is None:
+            return Vectors(self.stored[start:], None)
+        return Vectors(self.stored, self.rows[start:])
+
 
 def ordered_vectors(column: np.ndarray, rows: np.ndarray) -> Vectors:
     """`column[rows]`, copied only where that is small or where most of the column is not asked for."""

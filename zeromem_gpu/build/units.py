@@ -23,12 +23,13 @@ from zeromem_kernels.layout import pointer, session_order
 class Rows:
     """The canonical tables of one bank; all ids are canonical rows unless they say arrival.
 
-    `unit_rows`, `sentence_rows`, `entity_rows` give the arrival row of each, `unit_place` int32 the row of
-    each unit by arrival, −1 for one that is gone. `bounds` int64 [sessions + 1] are the units of each
-    session. `counts` are c(e, d) as (pointer, entity, count) by unit, `incidence` (pointer, entity) by
-    sentence, entities ascending; `given` (unit, entity) and `told` (entity, unit) are those of
-    `bridges.py`; `replies` int64 are the units that reply to the one before. `words_ptr` int64 [units + 1]
-    counts the words that BM25 counts.
+    `unit_rows`, `sentence_rows`, `entity_rows` give the arrival row of each; `unit_place` and
+    `entity_place` int32 the row of each by arrival, −1 for one that is gone (entities have a spare −1 at
+    the end). `bounds` int64 [sessions + 1] are the units of each session. `counts` are c(e, d) as
+    (pointer, entity, count) by unit, `incidence` (pointer, entity) by sentence, entities ascending;
+    `given` (unit, entity) and `told` (entity, unit) are those of `bridges.py`; `replies` int64 are the
+    units that reply to the one before. `words_ptr` int64 [units + 1] counts the words that BM25 counts.
+    `pairs_origin` is the ledger's.
     """
 
     unit_rows: np.ndarray
@@ -44,6 +45,7 @@ class Rows:
     sentence_ptr: np.ndarray
     sentence_vectors: Vectors
     entity_rows: np.ndarray
+    entity_place: np.ndarray
     entity_keys: np.ndarray
     entity_vectors: Vectors
     counts: tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -51,6 +53,7 @@ class Rows:
     given: Pairs
     told: Pairs
     replies: np.ndarray
+    pairs_origin: object
 
     @property
     def sentence_unit(self) -> np.ndarray:
@@ -77,11 +80,13 @@ def canonical_rows(index: MemoryIndex, bank: Bank, ledger: Ledger) -> Rows:
 
     speaker = units["speaker"][at]
     keys = index.column(bank, "entities", "key")
-    # the spare last place takes the −1 of units without a speaker
-    present = np.zeros(len(keys) + 1, bool)
-    for used in (entity, inside, speaker):
-        present[used] = True
-    entity_rows = ledger.key_order[present[ledger.key_order]]
+    entity_rows = ledger.key_order
+    if len(bank.dead):
+        # the spare last place takes the −1 of units without a speaker
+        present = np.zeros(len(keys) + 1, bool)
+        for used in (entity, inside, speaker):
+            present[used] = True
+        entity_rows = entity_rows[present[entity_rows]]
     entity_place = np.full(len(keys) + 1, -1, np.int32)
     entity_place[entity_rows] = np.arange(len(entity_rows), dtype=np.int32)
     given, told = _bridged(ledger.bridges, place, entity_place)
@@ -99,6 +104,7 @@ def canonical_rows(index: MemoryIndex, bank: Bank, ledger: Ledger) -> Rows:
         sentence_ptr=sentence_ptr,
         sentence_vectors=ordered_vectors(index.column(bank, "sentences", "vector"), sentence_rows),
         entity_rows=entity_rows,
+        entity_place=entity_place,
         entity_keys=keys[entity_rows],
         entity_vectors=ordered_vectors(index.column(bank, "entities", "vector"), entity_rows),
         counts=(count_ptr, entity_place[entity], count),
@@ -106,7 +112,22 @@ def canonical_rows(index: MemoryIndex, bank: Bank, ledger: Ledger) -> Rows:
         given=given,
         told=told,
         replies=_replies(ledger, units, unit_rows, session),
+        pairs_origin=ledger.origin,
     )
+
+
+def continued(rows: Rows, old: Rows) -> np.ndarray | None:
+    """Where the entities of an older version of a bank are, int32, if this one only adds units at the end.
+
+    None where a unit came before others, went, or holds other entities than it did.
+    """
+    count = len(old.unit_rows)
+    if rows.pairs_origin is not old.pairs_origin or not np.array_equal(
+        rows.unit_rows[:count], old.unit_rows
+    ):
+        return None
+    moved: np.ndarray = rows.entity_place[old.entity_rows]
+    return moved
 
 
 def _live_order(units: dict[str, np.ndarray], bank: Bank) -> tuple[np.ndarray, np.ndarray]:

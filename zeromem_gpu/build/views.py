@@ -12,14 +12,14 @@ import numpy as np
 
 from zeromem_gpu.build.facts import EPISODE_LEVEL, WINDOW_LEVEL, Bank, MemoryIndex
 from zeromem_gpu.build.graph import EntityContextGraph, build_graph
-from zeromem_gpu.build.hierarchy import Encoded, Levels, build_levels
+from zeromem_gpu.build.hierarchy import Encoded, Levels, build_levels, grow_levels
 from zeromem_gpu.build.ledger import Ledger, grow_ledger
 from zeromem_gpu.build.lexical import Segment
 from zeromem_gpu.build.ragged import Rows as Table
 from zeromem_gpu.build.ragged import from_pairs, from_ranges, ones
-from zeromem_gpu.build.units import Rows, canonical_rows
+from zeromem_gpu.build.units import Rows, canonical_rows, continued
 from zeromem_gpu.config import Config
-from zeromem_kernels.layout import neighbours, pointer, transpose
+from zeromem_kernels.layout import Continued, neighbours, pointer, transpose
 
 T = TypeVar("T")
 
@@ -74,10 +74,13 @@ def bank_view(
         rows, levels = bank.cached(
             "rows", lambda: timed("graph_s", lambda: _rows_and_levels(index, bank, ledger, config))
         )
+        key = ("view", config.chain_weight)
+        before: BankView | None = bank.past(key)
         return bank.cached(
-            ("view", config.chain_weight),
+            key,
             lambda: timed(
-                "graph_s", lambda: _assemble(rows, levels, ledger, index.facts(bank, "terms"), config)
+                "graph_s",
+                lambda: _assemble(rows, levels, ledger, index.facts(bank, "terms"), config, before),
             ),
         )
 
@@ -90,11 +93,21 @@ def bank_ledger(index: MemoryIndex, bank: Bank, config: Config) -> Ledger:
 
 
 def _assemble(
-    rows: Rows, levels: Levels, ledger: Ledger, terms: dict[str, np.ndarray], config: Config
+    rows: Rows,
+    levels: Levels,
+    ledger: Ledger,
+    terms: dict[str, np.ndarray],
+    config: Config,
+    before: BankView | None,
 ) -> BankView:
     units, entities = len(rows.unit_rows), len(rows.entity_keys)
     ptr, entity = rows.incidence
-    back, _, sentence = transpose(ptr, entity, entities)
+    old_graph = old_incidence = None
+    if before is not None and (moved := continued(rows, before.rows)) is not None:
+        old_graph = before.graph.made, Continued(before.units, moved)
+        table = before.incidence_transposed
+        old_incidence = (table.indptr, table.indices), Continued(len(before.rows.sentence_rows), moved)
+    back, sentence = transpose(ptr, entity, entities, old_incidence)
     next_to, beside = neighbours(rows.bounds)
     weights = ones(len(entity))
     replying = np.zeros(units, bool)
@@ -108,7 +121,7 @@ def _assemble(
         given=from_pairs(*rows.given, units),
         told=from_pairs(*rows.told, entities),
         replies=Table(pointer(replying), (rows.replies - 1).astype(np.int32), ones(len(rows.replies))),
-        graph=build_graph(rows.counts, rows.bounds, entities, config.chain_weight),
+        graph=build_graph(rows.counts, rows.bounds, entities, config.chain_weight, old_graph),
         segments=ledger.segments,
         term_keys=terms["key"][ledger.term_order], term_rows=ledger.term_order,
         term_vectors=terms["vector"],
@@ -130,6 +143,8 @@ def _rows_and_levels(index: MemoryIndex, bank: Bank, ledger: Ledger, config: Con
     past = bank.past("rows")
     if past is not None:
         old, levels = past
+        if windows is None and continued(rows, old) is not None:
+            return rows, grow_levels(rows.vectors, rows.bounds, rows.time, config, levels, old.bounds)
         # units that were added since are nowhere there
         there = np.append(old.unit_place, np.full(len(rows.unit_place) - len(old.unit_place), -1, np.int32))
         before = levels, there[rows.unit_rows].astype(np.int64)

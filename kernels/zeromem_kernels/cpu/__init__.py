@@ -7,6 +7,7 @@ that a query's scores do not depend on the queries beside it.
 from zeromem_kernels.cpu.gather import pieces
 from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
 from zeromem_kernels.cpu.layout import (
+    fill_colours,
     fill_covering,
     fill_graph,
     fill_kept,
@@ -14,6 +15,8 @@ from zeromem_kernels.cpu.layout import (
     fill_ranges,
     fill_spans,
     fill_transpose,
+    grow_graph,
+    grow_transpose,
     order_sessions,
 )
 from zeromem_kernels.cpu.lexical import (
@@ -42,6 +45,7 @@ __all__ = [
     "bm25_scatter",
     "bm25_topk",
     "document_frequency",
+    "fill_colours",
     "fill_covering",
     "fill_graph",
     "fill_kept",
@@ -52,6 +56,8 @@ __all__ = [
     "fill_transpose",
     "fuse",
     "gather_rows",
+    "grow_graph",
+    "grow_transpose",
     "lookup",
     "min_max",
     "order_sessions",

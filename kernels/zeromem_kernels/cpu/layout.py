@@ -15,8 +15,8 @@ def fill_ranges(begin, ptr, members):
 
 
 @njit(nogil=True, cache=True)
-def fill_transpose(ptr, column, back, order, rows):
-    """Entries by column: `back` is 0 on entry and the pointer at the end; `order` and `rows` are filled."""
+def fill_transpose(ptr, column, back, rows):
+    """Rows by column: `back` is 0 on entry and the pointer at the end."""
     for at in range(len(column)):
         back[column[at] + 1] += 1
     for c in range(1, len(back)):
@@ -24,7 +24,6 @@ def fill_transpose(ptr, column, back, order, rows):
     for row in range(len(ptr) - 1):
         for at in range(ptr[row], ptr[row + 1]):
             place = back[column[at]]
-            order[place] = at
             rows[place] = row
             back[column[at]] = place + 1
     for c in range(len(back) - 1, 0, -1):
@@ -77,6 +76,20 @@ def fill_graph(ptr, entity, count, bounds, chain, units, indptr, indices, weight
     for node in range(len(indptr) - 1, units, -1):
         indptr[node] = indptr[node - 1]
     indptr[units] = edge
+
+
+@njit(nogil=True, cache=True)
+def fill_colours(bounds, even, odd):
+    """Units by the parity of their place in the session."""
+    at_even, at_odd = 0, 0
+    for s in range(len(bounds) - 1):
+        for unit in range(bounds[s], bounds[s + 1]):
+            if (unit - bounds[s]) % 2 == 0:
+                even[at_even] = unit
+                at_even += 1
+            else:
+                odd[at_odd] = unit
+                at_odd += 1
 
 
 @njit(nogil=True, cache=True)
@@ -167,3 +180,95 @@ def order_sessions(session, turn, arrival, earliest, starts, order, number):
             wrong += bad
         number[at] = current
     return wrong
+
+
+@njit(nogil=True, cache=True)
+def grow_transpose(old_back, old_rows, moved, ptr, column, first, back, cursor, rows):
+    """`fill_transpose` where the rows before `first` were there and old column c is now `moved[c]`."""
+    for c in range(len(moved)):
+        back[moved[c] + 1] = old_back[c + 1] - old_back[c]
+    for at in range(ptr[first], len(column)):
+        back[column[at] + 1] += 1
+    for c in range(1, len(back)):
+        back[c] += back[c - 1]
+    for c in range(len(cursor)):
+        cursor[c] = back[c]
+    for c in range(len(moved)):
+        at = cursor[moved[c]]
+        for p in range(old_back[c], old_back[c + 1]):
+            rows[at] = old_rows[p]
+            at += 1
+        cursor[moved[c]] = at
+    for row in range(first, len(ptr) - 1):
+        for at in range(ptr[row], ptr[row + 1]):
+            rows[cursor[column[at]]] = row
+            cursor[column[at]] += 1
+
+
+@njit(nogil=True, cache=True)
+def grow_graph(
+    old_indptr, old_indices, old_weights, old_degree, old_units, moved,
+    ptr, entity, count, bounds, chain, units, indptr, indices, weights, degree, cursor,
+):  # fmt: skip
+    """`fill_graph` where the units before `old_units` were there and old entity e is now `moved[e]`."""
+    # the last old unit may have got a neighbour
+    kept = max(old_units - 1, 0)
+    for unit in range(kept):
+        indptr[unit] = old_indptr[unit]
+        degree[unit] = old_degree[unit]
+    at = old_indptr[kept]
+    for p in range(at):
+        other = old_indices[p]
+        indices[p] = other if other < old_units else units + moved[other - old_units]
+        weights[p] = old_weights[p]
+    s = len(bounds) - 2
+    while s > 0 and bounds[s] > kept:
+        s -= 1
+    for session in range(s, len(bounds) - 1):
+        for unit in range(max(kept, bounds[session]), bounds[session + 1]):
+            indptr[unit] = at
+            if chain > 0:
+                for other in (unit - 1, unit + 1):
+                    if bounds[session] <= other < bounds[session + 1]:
+                        indices[at] = other
+                        weights[at] = chain
+                        degree[unit] += chain
+                        at += 1
+            total = 0
+            for p in range(ptr[unit], ptr[unit + 1]):
+                total += count[p]
+            for p in range(ptr[unit], ptr[unit + 1]):
+                share = count[p] / total
+                indices[at] = units + entity[p]
+                weights[at] = share
+                degree[unit] += share
+                at += 1
+    indptr[units] = at
+    for e in range(len(moved)):
+        node = old_units + e
+        indptr[units + moved[e] + 1] = old_indptr[node + 1] - old_indptr[node]
+        degree[units + moved[e]] = old_degree[node]
+    for p in range(ptr[old_units], len(entity)):
+        indptr[units + entity[p] + 1] += 1
+    for node in range(units + 1, len(indptr)):
+        indptr[node] += indptr[node - 1]
+    for e in range(len(cursor)):
+        cursor[e] = indptr[units + e]
+    for e in range(len(moved)):
+        at = cursor[moved[e]]
+        for p in range(old_indptr[old_units + e], old_indptr[old_units + e + 1]):
+            indices[at] = old_indices[p]
+            weights[at] = old_weights[p]
+            at += 1
+        cursor[moved[e]] = at
+    for unit in range(old_units, units):
+        total = 0
+        for p in range(ptr[unit], ptr[unit + 1]):
+            total += count[p]
+        for p in range(ptr[unit], ptr[unit + 1]):
+            share = count[p] / total
+            at = cursor[entity[p]]
+            indices[at] = unit
+            weights[at] = share
+            degree[units + entity[p]] += share
+            cursor[entity[p]] = at + 1
