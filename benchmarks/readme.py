@@ -35,7 +35,7 @@ this text.
 | `python -m benchmarks.compat` | the engine behind other front ends' calls |
 | `python -m benchmarks.encoding` | encoding and NER beside their plain forms, LoCoMo from nothing |
 | `python -m benchmarks.durable` | bytes, open time, and readers beside a writer for a minute |
-| `python -m benchmarks.append` | what one more turn costs against a rebuild, and a bank beside 10,000 others |
+| `python -m benchmarks.append` | one more turn against a rebuild, and a bank beside 10,000 others |
 | `python -m benchmarks.readme` | this file |
 
 How `make bench` decides. Each benchmark first checks its result against another form of the same
