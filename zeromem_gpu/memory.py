@@ -412,6 +412,7 @@ class Memory:
             "sentences": count("sentences"),
             "entities": count("entities"),
             "words": count("tokens"),
+            "vocabulary": count("terms"),
             "bytes": sum(arena.nbytes for arena in index.arenas.values()) if index is not None else 0,
             "device": str(self.device),
             "fingerprint": self._toolbox.fingerprint(),

@@ -19,6 +19,8 @@ from zeromem_kernels.lexical import expand
 from zeromem_kernels.tiles import Axis, Csr, compiled, run_tiles
 
 GRID = 2048
+# cosines at once, 64 MiB of them: a question may be as long as a book
+_BLOCK = 1 << 24
 
 
 class Weighted(NamedTuple):
@@ -47,17 +49,25 @@ def near(words: Tensor, own: Tensor, vectors: Tensor, places: Tensor, floor: flo
     Returns:
         A row a word: places ascending (int32), near(t, t′) above 0.
     """
-    product = words @ vectors.T
-    word, at = torch.nonzero(product > floor * GRID**2, as_tuple=True)
+    step = max(_BLOCK // max(len(vectors), 1), 1)
+    blocks = [_above(words[a : a + step], vectors, floor) for a in range(0, max(len(words), 1), step)]
+    word = torch.cat([of + step * block for block, (of, _, _) in enumerate(blocks)])
+    at, above = (torch.cat([block[column] for block in blocks]) for column in (1, 2))
     place = places[at]
     other = place != own[word]
-    word, at, place = word[other], at[other], place[other]
-    # the difference first: it is exact, however little a word is above the floor
-    above = product[word, at] - floor * GRID**2
+    word, above, place = word[other], above[other], place[other]
     order = torch.argsort(word * max(len(places), 1) + place)
     ptr = torch.zeros(len(words) + 1, dtype=torch.int64, device=words.device)
     torch.cumsum(torch.bincount(word, minlength=len(words)), 0, out=ptr[1:])
     return Csr(ptr, place[order].int(), above[order] * (1.0 / ((1.0 - floor) * GRID**2)))
+
+
+def _above(words: Tensor, vectors: Tensor, floor: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The pairs of a word and a vector whose product exceeds the floor, and by how much."""
+    product = words @ vectors.T
+    word, at = torch.nonzero(product > floor * GRID**2, as_tuple=True)
+    # the difference first: it is exact, however little a word is above the floor
+    return word, at, product[word, at] - floor * GRID**2
 
 
 def rarity(documents: Tensor, total: Tensor) -> Tensor:

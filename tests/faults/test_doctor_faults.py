@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from tests.support import HashEncoder, NameExtractor, small_memory
 from zeromem_gpu import Memory, Trace, doctor
 from zeromem_gpu.cli import app
+from zeromem_gpu.store.files import checksum
 from zeromem_gpu.store.layout import FORMAT_VERSION
 from zeromem_gpu.store.tables import FILES
 
@@ -132,6 +133,39 @@ def test_a_lost_pointer_is_found(saved: Path, text: str | None) -> None:
     assert (fault.name, fault.fatal) == ("index CURRENT", False)
     assert os.system(fault.remedy) == 0
     assert found(saved) == {}
+
+
+def test_a_lost_pointer_leads_to_a_version_that_opens(saved: Path) -> None:
+    (saved / "CURRENT").unlink()
+    flip(saved / "v0002" / "units.parquet")
+    assert os.system(found(saved)["index CURRENT"].remedy) == 0
+    assert (saved / "CURRENT").read_text().strip() == "v0001"
+
+
+def test_commands_stay_inside_a_folder_with_a_blank_in_its_name(saved: Path, tmp_path: Path) -> None:
+    """Unquoted, the one for leftovers would remove a neighbour."""
+    neighbour, folder = tmp_path / "my", tmp_path / "my index"
+    neighbour.mkdir()
+    saved.rename(folder)
+    (folder / "v0003.partial").mkdir()
+    (folder / "CURRENT").unlink()
+    for fault in found(folder).values():
+        assert os.system(fault.remedy) == 0
+    assert found(folder) == {}
+    assert neighbour.is_dir()
+
+
+def test_an_encoder_name_from_an_index_is_one_word_of_a_command(saved: Path) -> None:
+    for version in ("v0001", "v0002"):
+        path = saved / version / "manifest.json"
+        manifest = json.loads(path.read_text())
+        manifest.pop("checksum")
+        manifest["fingerprint"]["encoder"] = "a; touch b"
+        path.write_text(json.dumps({**manifest, "checksum": checksum(manifest)}))
+    checks = {check.name: check for check in doctor._index(saved, None)}
+    assert shlex.split(checks["index encoder"].remedy)[-1].endswith("a; touch b")
+    flip(saved / "v0002" / "units.parquet")
+    assert shlex.split(found(saved)["index v0002"].remedy)[-1] == "a; touch b"
 
 
 def test_what_a_killed_save_left_is_found_and_removed(saved: Path) -> None:

@@ -238,12 +238,39 @@ def test_the_estimate_is_near_what_is_built(tmp_path: Path) -> None:
     memory.save(tmp_path)
     info = memory.info()
     assert (guess.traces, guess.banks, guess.units) == (3000, 4, 3000)
-    for name in ("sentences", "words", "entities"):
+    for name in ("sentences", "words", "entities", "vocabulary"):
         assert 0.5 <= getattr(guess, name) / info[name] <= 2, name
     written = sum(path.stat().st_size for path in (tmp_path / "v0001").iterdir())
     assert 0.67 <= guess.disk_bytes / written <= 1.5
     texts = 3000 * 1000
     assert 0.67 <= guess.facts_bytes / (info["bytes"] + texts) <= 1.5
+
+
+def test_the_estimate_counts_the_vectors_of_words(tmp_path: Path) -> None:
+    """Sixty turns of words that nobody says again: their vectors are most of the index."""
+    said = [
+        " ".join(f"w{chr(97 + at // 26)}{chr(97 + at % 26)}{chr(97 + k)}" for k in range(20))
+        for at in range(60)
+    ]
+    traces = [Trace(f"t{at}", text, caption="A photograph", speaker="Ada") for at, text in enumerate(said)]
+    memory = small_memory(encoder=HashEncoder(256))
+    guess = memory.estimate(traces)
+    memory.add(traces)
+    memory.save(tmp_path)
+    assert guess.vocabulary == memory.info()["vocabulary"] > 1000
+    assert guess.encoded >= guess.vocabulary + 60
+    written = sum(path.stat().st_size for path in (tmp_path / "v0001").iterdir())
+    assert 0.67 <= guess.disk_bytes / written <= 1.5
+    assert guess.search_bytes >= 4 * 256 * guess.vocabulary
+
+
+def test_a_vocabulary_is_guessed_from_how_it_grew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody says a new word after the first turns, and the banks take turns."""
+    monkeypatch.setattr(estimate, "_SAMPLE", 200)
+    memory = small_memory()
+    guess = memory.estimate(talk(2000))
+    memory.add(talk(2000))
+    assert guess.vocabulary == memory.info()["vocabulary"]
 
 
 def test_nothing_is_nothing() -> None:

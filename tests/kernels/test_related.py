@@ -8,6 +8,7 @@ import torch
 
 from tests.kernels.layout import TILINGS, blocks, both, pointer, random_csr, tiles_of
 from tests.reference import related
+from zeromem_kernels import related as kernel
 from zeromem_kernels.related import GRID, Weighted, near, on_grid, rarity, weighted_bm25
 
 TERMS = 40
@@ -39,6 +40,29 @@ def test_near_terms(floor: float) -> None:
         np.testing.assert_allclose(found.weights[mine].numpy(), shares, rtol=1e-5)
         total += len(expected)
     assert total
+
+
+@pytest.mark.parametrize("count", [0, 1, 6])
+def test_many_words_are_compared_in_blocks(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No table of cosines grows with the length of a question; what is found does not change."""
+    rng = np.random.default_rng(4)
+    stored, words = vectors(rng, TERMS), vectors(rng, 6)[:count]
+    own = np.array([-1, 4, -1, 7, 29, -1], np.int32)[:count]
+    given = [torch.from_numpy(x) for x in (words, own, stored, rng.permutation(TERMS))]
+    whole = near(*given, 0.3)
+    most = 0
+    real = torch.nonzero
+
+    def seen(found: torch.Tensor, **options: bool) -> object:
+        nonlocal most
+        most = max(most, found.numel())
+        return real(found, **options)
+
+    monkeypatch.setattr(kernel, "_BLOCK", 2 * TERMS + 1, raising=False)
+    monkeypatch.setattr(torch, "nonzero", seen)
+    parts = near(*given, 0.3)
+    assert most == min(count, 2) * TERMS
+    assert [x.tolist() for x in parts[:3]] == [x.tolist() for x in whole[:3]]
 
 
 def test_products_on_the_grid_are_exact_in_any_order() -> None:

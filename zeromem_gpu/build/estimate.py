@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from zeromem_gpu.build.facts import schema
+from zeromem_gpu.build.texts import Words
 from zeromem_gpu.config import Config
 from zeromem_gpu.text.capitalised import capitalised_names
 from zeromem_gpu.text.normalize import clean, entity_name
@@ -30,9 +32,9 @@ _WORD_BYTES = 60
 class SizeReport:
     """What an index of some traces will hold, estimated.
 
-    `encoded` are texts that go to the encoder. `facts_bytes` is what the index keeps in memory,
-    `search_bytes` what its searches make of it on their device, `disk_bytes` what a save writes; a folder
-    keeps two of them.
+    `vocabulary` are the distinct words of each bank, which have a vector each. `encoded` are texts that
+    go to the encoder. `facts_bytes` is what the index keeps in memory, `search_bytes` what its searches
+    make of it on their device, `disk_bytes` what a save writes; a folder keeps two of them.
     """
 
     traces: int
@@ -40,6 +42,7 @@ class SizeReport:
     units: int
     sentences: int
     words: int
+    vocabulary: int
     entities: int
     encoded: int
     facts_bytes: int
@@ -48,16 +51,19 @@ class SizeReport:
 
 
 def estimate_size(traces: Sequence[Trace], config: Config, dim: int) -> SizeReport:
-    """Sizes from an even sample of at most a thousand traces; `dim` is the encoder's width.
+    """Sizes from a drawn sample of at most a thousand traces; `dim` is the encoder's width.
 
     Entities are capitalised names, told apart within the sample: of a large build there will be fewer.
+    The vocabulary grows beyond the sample as it did from half of the sample to the whole.
     """
-    step = max(len(traces) // _SAMPLE, 1)
-    sample = traces[::step]
+    # banks or speakers that take turns would be in step with every n-th trace
+    drawn = np.random.default_rng(0).permutation(len(traces))[:_SAMPLE]
+    sample = [traces[at] for at in drawn]
     analyzer = Analyzer(config.stemmer)
     units = sentences = words = mentions = characters = 0
     names: set[tuple[str, str]] = set()
-    for trace in sample:
+    heard: tuple[set[tuple[str, str]], ...] = (set(), set())
+    for at, trace in enumerate(sample):
         text = clean(trace.text)
         characters += len(text)
         for start, end in split_units(text, config.unit_chars):
@@ -68,19 +74,27 @@ def estimate_size(traces: Sequence[Trace], config: Config, dim: int) -> SizeRepo
             units, mentions = units + 1, mentions + len(found)
             sentences += len(split_sentences(unit))
             words += len(analyzer.tokens(unit))
+            for part in (unit, trace.speaker or "", trace.caption or ""):
+                heard[at % 2].update((trace.bank, term) for term in Words.of(part, analyzer).terms)
     scale = len(traces) / max(len(sample), 1)
+    terms = set().union(*heard)
+    more = scale ** _growth(len(terms), sum(map(len, heard)) / 2)
     rows = {
         "traces": len(traces), "units": units * scale, "tokens": words * scale,
         "sentences": sentences * scale, "mentions": mentions * scale,
         "sentence_entities": mentions * scale, "entities": len(names) * scale,
+        "terms": len(terms) * more,
     }  # fmt: skip
     arrays = sum(rows.get(table, 0) * _row_bytes(table, dim) for table in schema(dim))
-    vectors = 4 * dim * (rows["units"] + rows["sentences"] + rows["entities"])
+    vectors = 4 * dim * sum(rows[table] for table in ("units", "sentences", "entities", "terms"))
+    # a word that several banks hold is encoded once
+    spelt = len({term for _, term in terms}) * more
     texts = characters * scale
     return SizeReport(
         traces=len(traces), banks=len({trace.bank for trace in traces}), units=round(rows["units"]),
-        sentences=round(rows["sentences"]), words=round(rows["tokens"]), entities=round(rows["entities"]),
-        encoded=round(rows["units"] + rows["sentences"] + rows["entities"]),
+        sentences=round(rows["sentences"]), words=round(rows["tokens"]), vocabulary=round(rows["terms"]),
+        entities=round(rows["entities"]),
+        encoded=round(rows["units"] + rows["sentences"] + rows["entities"] + spelt),
         facts_bytes=round(arrays + texts + len(traces) * _TRACE_BYTES),
         search_bytes=round(vectors + rows["tokens"] * _WORD_BYTES),
         disk_bytes=round(arrays + texts / 2),
@@ -99,6 +113,11 @@ def announce(traces: Sequence[Trace], config: Config, dim: int) -> None:
         size.traces, size.banks, size.facts_bytes >> 20, size.search_bytes >> 20, size.disk_bytes >> 20,
         f"; host_bytes is {config.host_bytes >> 20} MB" if large else "",
     )  # fmt: skip
+
+
+def _growth(whole: int, half: float) -> float:
+    """The exponent by which a vocabulary grows with its text, from two sizes; 0 … 1."""
+    return math.log2(whole / half) if whole and half else 0.0
 
 
 def _row_bytes(table: str, dim: int) -> int:

@@ -9,8 +9,8 @@
         sessions.parquet     names
         units.parquet        scalar columns
         entities.parquet     keys and names
-        facts.safetensors    words, sentences, mentions, spans, hidden units
-        vectors.safetensors  float32 [rows, D] of units, sentences, entities and spans
+        facts.safetensors    words, vocabulary, sentences, mentions, spans, hidden units
+        vectors.safetensors  float32 [rows, D] of units, vocabulary, sentences, entities and spans
 
 Every table holds all banks one after the other, so ten thousand banks are the same few files. Texts are
 binary columns: UTF-8 that lets lone surrogates pass, which Parquet strings do not. Nothing is pickled and
