@@ -170,20 +170,22 @@ def test_search_between_index_and_traces_of_an_ingest_waits_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made, found = engine(), []
+    made.ingest(turns(("Ines", "Biscuit sleeps.")))
+    made.retrieve("Biscuit")  # models are loaded from here on
     add = made._memory.add
 
     def add_and_let_another_search(traces):
         add(traces)
-        other = threading.Thread(target=lambda: found.append(made.retrieve("Biscuit")[0][0].trace.id))
+        other = threading.Thread(target=lambda: found.append(made.retrieve("Biscuit", "t")[0][0].trace.id))
         other.start()
         other.join(0.5)
         started.append(other)
 
     started: list[threading.Thread] = []
     monkeypatch.setattr(made._memory, "add", add_and_let_another_search)
-    made.ingest(turns(("Ines", "Biscuit eats socks.")))
+    made.ingest(turns(("Ines", "Biscuit eats socks."), session="t"))
     started[0].join()
-    assert found == ["s0"]
+    assert found == ["t0"]
 
 
 def test_turn_without_a_place_does_not_break_the_graph() -> None:
