@@ -124,12 +124,28 @@ def test_only_ratios_of_weights_and_masses_count() -> None:
         ([[0, 1]], {"tolerance": 1e-9}, "tolerance: got 1e-09"),
         (torch.tensor([[0.0, 1.0], [0.0, 0.0]]).to_sparse_csr(), {}, "not symmetric"),
         (torch.ones(2, 3).to_sparse_csr(), {}, r"shape \[2, 3\]"),
+        (((0, 1), (1, 0)), {}, "may be edges or sources and targets"),
+        ([[0, 0], [0, 1]], {"weights": [1e-40, 1.0]}, "weights: got weights more than 37 powers of ten"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_clear_error(adjacency, options, message) -> None:
     options = {"reset": [1.0, 0.0], **options}
     with pytest.raises(InvalidInput, match=message):
         personalized_pagerank(adjacency, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"nodes": -1}, "nodes: got -1"),
+        ({"nodes": 2.0}, "nodes: got 2.0"),
+        ({"nodes": 2, "device": "tpu"}, "device: got 'tpu'"),
+        ({"nodes": 2, "device": "cuda:99"}, "device: got 'cuda:99'"),
+    ],
+)
+def test_graph_that_cannot_be_made_is_one_clear_error(options, message) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        PageRankGraph([[0, 1]], **options)
 
 
 def test_directed_matrix_needs_no_symmetry() -> None:
@@ -203,3 +219,16 @@ def test_activation_of_bad_input() -> None:
         propagate_activation([[0, 0]], [1.0], [-1.0])
     with pytest.raises(InvalidInput, match="incidence: got a sentence or entity"):
         propagate_activation([[0, 3]], [1.0], [1.0])
+    for name, value in (("steps", -1), ("entity_floor", 2), ("sentence_floor", float("nan"))):
+        with pytest.raises(InvalidInput, match=f"{name}: got {value}"):
+            propagate_activation([[0, 0]], [1.0], [1.0], **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("questions", "sentences", "entities"), [(0, 3, 2), (2, 0, 2), (2, 3, 0), (0, 0, 0)]
+)
+def test_activation_of_nothing_is_the_seeds(questions, sentences, entities) -> None:
+    seeds = np.ones((questions, entities))
+    found = propagate_activation([], np.zeros((questions, sentences)), seeds)
+    assert found.shape == seeds.shape
+    assert (found == seeds).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections import Counter
 from datetime import datetime
 
@@ -165,6 +166,97 @@ def test_parts_follow_the_engine_once_used() -> None:
     assert made.router.profile("When did Biscuit eat?").answer_type == "date"
 
 
+def test_search_between_index_and_traces_of_an_ingest_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, found = engine(), []
+    made.ingest(turns(("Ines", "Biscuit sleeps.")))
+    made.retrieve("Biscuit")  # models are loaded from here on
+    add = made._memory.add
+
+    def add_and_let_another_search(traces):
+        add(traces)
+        other = threading.Thread(target=lambda: found.append(made.retrieve("Biscuit", "t")[0][0].trace.id))
+        other.start()
+        other.join(0.5)
+        started.append(other)
+
+    started: list[threading.Thread] = []
+    monkeypatch.setattr(made._memory, "add", add_and_let_another_search)
+    made.ingest(turns(("Ines", "Biscuit eats socks."), session="t"))
+    started[0].join()
+    assert found == ["t0"]
+
+
+def test_turn_without_a_place_does_not_break_the_graph() -> None:
+    made = engine()
+    made.ingest([*turns(("Ines", "Biscuit.")), zero_mem.Trace("later", "s", None, "Rain.")])
+    assert {name for name, _ in made.graph.search(np.zeros(64), {"later": 1.0})} == {"later", "s0"}
+
+
+def test_subclass_of_the_spacy_extractor_is_asked() -> None:
+    class Pets(zero_mem.SpacyEntityExtractor):
+        def extract(self, text):
+            return ["sock"] if "sock" in text else []
+
+    parts = zero_mem.HashEmbedder(64), zero_mem.InMemoryVectorStore(), Pets("en_core_web_sm")
+    made = zero_mem.ZeroMemEngine(*parts)
+    made.ingest([zero_mem.Trace("a", "s", 0, "A sock!"), zero_mem.Trace("b", "t", 0, "One sock more.")])
+    assert made.graph.bridge_contexts(["a"]) == ["b"]
+    (mentions,) = made._memory._toolbox.tools().extractor.extract(["A sock!"])
+    assert [one.name for one in mentions] == ["sock"]
+
+
+class Says:
+    """An embedder or extractor that answers with what it was given."""
+
+    dim = 4
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def encode(self, texts):
+        return self.answer
+
+    def extract(self, text):
+        return self.answer
+
+
+class TestBadParts:
+    @pytest.mark.parametrize(
+        "answer", ["Biscuit", None, [("Biscuit", "PET")]], ids=["str", "None", "pairs"]
+    )
+    def test_extractor_that_gives_no_names_stores_nothing(self, answer) -> None:
+        parts = zero_mem.HashEmbedder(8), zero_mem.InMemoryVectorStore(), Says(answer)
+        made = zero_mem.ZeroMemEngine(*parts)
+        with pytest.raises(InvalidInput, match=r"entity_extractor: got .*; allowed: a list of names"):
+            made.ingest(turns(("Ines", "Biscuit eats.")))
+        assert made.traces == {}
+        with pytest.raises(InvalidInput, match="entity_extractor"):
+            zero_mem.EntityContextGraph(*parts[::2]).add_trace(turns(("Ines", "Biscuit eats."))[0])
+
+    @pytest.mark.parametrize(
+        "answer", [[[1.0], [1.0, 2.0]], [["a"] * 4], np.ones((9, 4))], ids=["ragged", "words", "nine"]
+    )
+    def test_embedder_that_gives_no_vectors_is_named(self, answer) -> None:
+        parts = Says(answer), zero_mem.InMemoryVectorStore(), zero_mem.RegexEntityExtractor()
+        with pytest.raises(InvalidInput, match="embedder: got "):
+            zero_mem.ZeroMemEngine(*parts).ingest(turns(("Ines", "Biscuit eats.")))
+        graph = zero_mem.EntityContextGraph(*parts[::2])
+        graph.add_trace(turns(("Ines", "Biscuit eats."))[0])
+        with pytest.raises(InvalidInput, match="embedder: got "):
+            graph.search(np.ones(4), {})
+
+    def test_what_is_no_list_of_traces_or_no_session_is_named(self) -> None:
+        made = engine()
+        with pytest.raises(InvalidInput, match="traces: got one Trace"):
+            made.ingest(turns(("Ines", "Biscuit."))[0])
+        with pytest.raises(InvalidInput, match=r"traces\[0\]: got type"):
+            made.ingest([type("Half", (), {"session_id": "s"})])
+        with pytest.raises(InvalidInput, match="session_id: got 3"):
+            made.retrieve("Biscuit?", 3)
+
+
 class TestLexicalIndex:
     TEXTS = (
         "Ines sailed to the lock",
@@ -222,6 +314,12 @@ class TestLexicalIndex:
         assert len(made) == 4
         assert zero_mem.BM25Index().search("word", 3) == []
 
+    def test_str_is_not_taken_for_a_list_of_letters(self) -> None:
+        with pytest.raises(InvalidInput, match="queries: got 'lock'"):
+            self.index().search_batch("lock", 3)
+        with pytest.raises(InvalidInput, match="candidate_ids: got 'd0'"):
+            self.index().search("lock", 3, "d0")
+
 
 class TestGraphObject:
     def graph(self):
@@ -252,6 +350,14 @@ class TestGraphObject:
         made.add_trace(zero_mem.Trace("s2", "s", 2, "Nobody left.", None, "Ines"))
         assert made.bridge_contexts(["s0"]) == []
 
+    def test_vectors_of_another_shape_are_named(self) -> None:
+        made, _ = self.graph()
+        for call in (made.matched_entities, lambda vector: made.search(vector, {})):
+            with pytest.raises(InvalidInput, match=r"vector: got shape \[8\]; allowed: \[64\]"):
+                call(np.ones(8))
+        with pytest.raises(InvalidInput, match="dense_priors: got 1 for 2 vectors"):
+            made.search_batch(np.ones((2, 64)), [{}])
+
     def test_empty_graph(self) -> None:
         empty = zero_mem.EntityContextGraph(zero_mem.HashEmbedder(8), zero_mem.RegexEntityExtractor())
         assert empty.search(np.ones(8), {}) == []
@@ -278,6 +384,12 @@ class TestVectorStore:
         assert store.search(vectors[5], 1)[0][0] != "t5"
         assert [name for name, _, _ in store.search(vectors[5], 9, "moved")] == ["t5"]
 
+    def test_nan_vector_is_not_found_and_hides_no_other(self) -> None:
+        store = zero_mem.InMemoryVectorStore()
+        store.upsert(["a", "bad", "b"], [[1, 0], [np.nan, 1], [0.8, 0.6]], [{}, {}, {}])
+        assert [name for name, _, _ in store.search([1, 0], 1)] == ["a"]
+        assert [name for name, _, _ in store.search([1, 0], 9)] == ["a", "b"]
+
     def test_bad_input_is_named(self) -> None:
         store = zero_mem.InMemoryVectorStore()
         with pytest.raises(InvalidInput, match="2 ids"):
@@ -285,6 +397,9 @@ class TestVectorStore:
         store.upsert(["a"], np.ones((1, 4)), [{}])
         with pytest.raises(InvalidInput, match="width 5"):
             store.upsert(["b"], np.ones((1, 5)), [{}])
+        for vector, shape in ((np.ones(5), r"\[5\]"), (np.ones((1, 4)), r"\[1, 4\]")):
+            with pytest.raises(InvalidInput, match=f"vector: got shape {shape}; allowed: .4."):
+                store.search(vector)
 
 
 class TestReading:

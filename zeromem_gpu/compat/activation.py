@@ -27,24 +27,28 @@ def propagate_activation(
             [m, 2]; its values do not count.
         similarity: [sentences] or [k, sentences], finite.
         seeds: [entities] or [k, entities], not negative: how well the question's names match each entity.
-        steps: how often to propagate; 0 gives the seeds.
-        entity_floor: entities below this share of the best pass nothing on; 0 keeps all.
+        steps: how often to propagate, 0 to 1,000; 0 gives the seeds that pass the floor.
+        entity_floor: entities below this share of the best pass nothing on; 0 keeps all, 1 the best.
         sentence_floor: the same for sentences.
         exclude_self: an entity does not activate itself.
 
     Returns:
         float32 of the shape of `seeds`, the sum over all steps, seeds included; a tensor for a tensor, else
-        a NumPy array.
+        a NumPy array. No questions give [0, entities]. Raises `InvalidInput` for anything else.
 
     >>> propagate_activation([[0, 0], [0, 1]], [0.9], [1.0, 0.0]).round(2).tolist()
     [3.0, 2.0]
     """
+    _check(steps, entity_floor, sentence_floor)
     eta, single = read_rows("seeds", seeds)
     not_negative("seeds", eta)
     near, _ = read_rows("similarity", similarity)
     if len(near) != len(eta):
         raise InvalidInput("similarity", f"{len(near)} questions", f"{len(eta)}, as many as seeds")
     pairs = _pairs(incidence, near.shape[1], eta.shape[1])
+    if not eta.size:
+        nothing = eta.astype(np.float32)[0 if single else slice(None)]
+        return torch.from_numpy(nothing) if isinstance(seeds, torch.Tensor) else nothing
     tiles = tiles_for(len(eta))
     sentences, entities = (tiles.axis(torch.tensor([0, one.shape[1]])) for one in (near, eta))
     found = propagate(
@@ -54,6 +58,14 @@ def propagate_activation(
         steps=steps, floor=entity_floor, sentence_floor=sentence_floor, exclude_self=exclude_self,
     )  # fmt: skip
     return as_rows(found, tiles, len(eta), seeds, single)
+
+
+def _check(steps: int, entity_floor: float, sentence_floor: float) -> None:
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 0 <= steps <= 1000:
+        raise InvalidInput("steps", repr(steps), "a whole number from 0 to 1000")
+    for name, floor in (("entity_floor", entity_floor), ("sentence_floor", sentence_floor)):
+        if not isinstance(floor, int | float) or not 0 <= floor <= 1:
+            raise InvalidInput(name, repr(floor), "a number from 0 to 1")
 
 
 def _pairs(incidence: Any, sentences: int, entities: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from zeromem_gpu import InvalidInput
 
-_FORMS = "a SciPy or torch sparse matrix [n, n], or edges [m, 2] with weights [m]"
+_FORMS = "a SciPy or torch sparse matrix [n, n], or edges: int [m, 2], or (sources, targets)"
 
 
 class Matrix(NamedTuple):
@@ -73,6 +73,8 @@ def read_adjacency(adjacency: Any, weights: Any, nodes: int | None, directed: bo
     source, target = _pairs(adjacency)
     if nodes is None:
         raise InvalidInput("nodes", "None", "the number of nodes, which edges alone do not tell")
+    if not isinstance(nodes, int | np.integer) or nodes < 0:
+        raise InvalidInput("nodes", repr(nodes), "a whole number from 0")
     weight = np.ones(len(source)) if weights is None else _numbers("weights", weights)
     if weight.shape != source.shape:
         raise InvalidInput("weights", f"shape {list(weight.shape)}", f"[{len(source)}], one an edge")
@@ -110,6 +112,11 @@ def _from_matrix(matrix: Any) -> Matrix:
 
 def _pairs(edges: Any) -> tuple[np.ndarray, np.ndarray]:
     """Source and target of edges [m, 2], or of a tuple of two arrays [m]."""
+    if isinstance(edges, tuple) and [type(one) for one in edges] == [tuple, tuple] and len(edges[0]) == 2:
+        raise InvalidInput(
+            "adjacency", "two tuples of two nodes, which may be edges or sources and targets",
+            "a list of edges, or a tuple of two arrays",
+        )  # fmt: skip
     try:
         parts = edges if isinstance(edges, tuple) and len(edges) == 2 else None
         found = np.asarray(edges if parts is None else np.stack([np.asarray(one) for one in parts], 1))

@@ -25,9 +25,9 @@ class ZeroMemRetriever(BaseRetriever):
     """Documents of one bank by a `Memory`'s ranking.
 
     `k` documents come back where the bank holds as many, one a unit: a long document is returned in the
-    part that
-    answers. `Document.id` is the trace id; metadata are the document's own, with `score`, `graph_score`,
-    `hierarchy_score`, `rule`, `bank`, `start`, `end` and, where known, session, turn, time and speaker.
+    part that answers. `Document.id` is the trace id; metadata are the document's own, with `score`,
+    `graph_score`, `hierarchy_score`, `rule`, `bank`, `start`, `end` and, where known, session, turn, time
+    and speaker.
     """
 
     memory: Memory
@@ -39,8 +39,8 @@ class ZeroMemRetriever(BaseRetriever):
         """Add documents, or replace those whose id is there; returns their ids.
 
         Ids are those given here, else each document's own, else new ones. Metadata named session, turn,
-        time,
-        speaker, role, source or caption become the trace's; a document without a session is one of its own.
+        time, speaker, role, source or caption become the trace's; a document without a session is one of
+        its own.
         """
         if ids is not None and len(ids) != len(documents):
             raise InvalidInput("ids", f"{len(ids)} ids", f"{len(documents)}, one a document")

@@ -15,6 +15,7 @@ from zeromem_gpu import InvalidInput
 from zeromem_gpu.compat.colours import three_colours
 from zeromem_gpu.compat.columns import as_columns, as_rows, not_negative, read_rows, tiles_for
 from zeromem_gpu.compat.edges import Matrix, read_adjacency
+from zeromem_gpu.device import resolve_device
 from zeromem_kernels.pagerank import Graph
 from zeromem_kernels.pagerank import personalized_pagerank as solve
 from zeromem_kernels.tiles import Csr, Tiles
@@ -37,7 +38,8 @@ class PageRankGraph:
             from a node to itself counts twice, and a matrix must be symmetric.
         device: where to compute; None is the CPU.
 
-    Weights are finite and not negative; edges of weight 0 are none. Anything else is an `InvalidInput`.
+    Weights are finite, not negative and within 37 powers of ten; edges of weight 0 are none. Anything else
+    is an `InvalidInput`.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class PageRankGraph:
     ) -> None:  # fmt: skip
         matrix = read_adjacency(adjacency, weights, nodes, directed)
         self.nodes, self.directed = matrix.nodes, directed
-        self.device = torch.device(device or "cpu")
+        self.device = resolve_device(device or "cpu")
         colours = None if directed else three_colours(matrix.indptr, matrix.indices)
         # three-colour relaxation takes a third of the sweeps; power iteration serves every graph
         self.solver = "power" if colours is None else "sor"
@@ -94,8 +96,7 @@ def personalized_pagerank(
 ) -> Any:  # fmt: skip
     """Personalized PageRank with the semantics of igraph's prpack, for one reset vector or a batch.
 
-    Nodes without edges to follow return their mass to the reset vector; nodes that it does not reach have
-    0.
+    Nodes without edges to follow return their mass to the reset vector. What it does not reach has 0.
 
     Args:
         adjacency: as for `PageRankGraph`, or one: reading a graph costs more than solving for one vector.
@@ -127,6 +128,10 @@ def personalized_pagerank(
 def _graph(matrix: Matrix, directed: bool, colours: np.ndarray | None, device: torch.device) -> Graph:
     # only ratios of weights count, and float32 has a smaller range
     matrix = matrix._replace(weights=matrix.weights / matrix.weights.max(initial=1e-300))
+    if matrix.weights.min(initial=1.0) < np.finfo(np.float32).tiny:
+        raise InvalidInput(
+            "weights", "weights more than 37 powers of ten apart", "a range that float32 has"
+        )
     degree = np.bincount(matrix.rows, matrix.weights, matrix.nodes)
     flow = matrix.transposed() if directed else matrix
     if colours is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -41,10 +42,11 @@ class ZeroMemEngine:
         entity_extractor: finds the entities of texts.
         rho: weight of the view that the question's route puts first.
         gamma: damping of PageRank.
-        top_k: primary traces of a question; closure adds up to three.
+        top_k: primary units of a question, as many traces where these are short; closure adds up to three.
         device: where to search, as for `Memory`.
 
     Questions are read with spaCy's small English pipeline (`pip install 'zeromem-gpu[offline]'`).
+    Threads may retrieve while one ingests; ingests wait for each other.
     """
 
     def __init__(
@@ -53,12 +55,12 @@ class ZeroMemEngine:
     ) -> None:  # fmt: skip
         self.embedder, self.vector_store, self.entity_extractor = embedder, vector_store, entity_extractor
         self.config = Config(rho=rho, gamma=gamma, top_k=top_k)
-        reads = entity_extractor
         self._memory = Memory(
             self.config, encoder=EmbedderEncoder(embedder), device=device, cache_dir=False,
-            extractor=reads.native if isinstance(reads, SpacyEntityExtractor) else ExtractorMentions(reads),
+            extractor=_native_extractor(entity_extractor),
         )  # fmt: skip
         self.traces: dict[str, Trace] = {}
+        self._writing = threading.RLock()
         self.calibrator = EvidenceCalibrator()
         self.router, self.hierarchy = Router(self), HierarchyView(self)
         self._graph: EntityContextGraph | None = None
@@ -70,20 +72,24 @@ class ZeroMemEngine:
         All are checked before the first is stored. The store is written last: where it fails, ingesting the
         same traces again repairs it.
         """
+        if isinstance(traces, Trace):
+            raise InvalidInput("traces", "one Trace", "a list of them")
         given = list(traces)
         if not given:
             return
-        self._memory.add([native_trace(trace, place) for place, trace in enumerate(given)])
+        native = [native_trace(trace, place) for place, trace in enumerate(given)]
         latest = {trace.id: trace for trace in given}
-        self.traces |= latest
         kept = list(latest.values())
-        vectors = self._memory.vectors(list(latest), bank=_BANK)
-        for trace, vector in zip(kept, vectors, strict=True):
-            if self._graph is not None:
-                self._graph.add_trace(trace, vector)
-            if self._lexical is not None:
-                self._lexical.add(trace.id, trace.text)
-        self.vector_store.upsert(list(latest), vectors, [_payload(trace) for trace in kept])
+        with self._writing:
+            self._memory.add(native)
+            self.traces |= latest
+            vectors = self._memory.vectors(list(latest), bank=_BANK)
+            for trace, vector in zip(kept, vectors, strict=True):
+                if self._graph is not None:
+                    self._graph.add_trace(trace, vector)
+                if self._lexical is not None:
+                    self._lexical.add(trace.id, trace.text)
+            self.vector_store.upsert(list(latest), vectors, [_payload(trace) for trace in kept])
 
     def retrieve(self, query: str, session_id: str | None = None) -> tuple[list[Evidence], dict[str, Any]]:
         """Evidence for a question, the best first, at most `top_k` + 3, and how it came about.
@@ -97,7 +103,7 @@ class ZeroMemEngine:
             Evidence and a dictionary: `profile`, `graph_ranking` and `hierarchy_ranking` (at most ten
             (trace id, score) each), `main_trace_ids` and `closed_trace_ids`.
         """
-        return self.retrieve_batch([query], session_id)[0]
+        return self.retrieve_batch([query], [session_id])[0]
 
     def retrieve_batch(
         self, queries: Sequence[str], session_ids: str | Sequence[str | None] | None = None
@@ -128,20 +134,30 @@ class ZeroMemEngine:
     @property
     def graph(self) -> EntityContextGraph:
         """The graph alone, kept up with the engine from its first use on."""
-        if self._graph is None:
-            self._graph = EntityContextGraph(self.embedder, self.entity_extractor, self.config.gamma)
-            for trace in self.traces.values():
-                self._graph.add_trace(trace)
-        return self._graph
+        with self._writing:
+            if self._graph is None:
+                made = EntityContextGraph(self.embedder, self.entity_extractor, self.config.gamma)
+                for trace in self.traces.values():
+                    made.add_trace(trace)
+                self._graph = made
+            return self._graph
 
     @property
     def lexical(self) -> BM25Index:
         """The lexical index alone, kept up with the engine from its first use on."""
-        if self._lexical is None:
-            self._lexical = BM25Index()
-            for trace in self.traces.values():
-                self._lexical.add(trace.id, trace.text)
-        return self._lexical
+        with self._writing:
+            if self._lexical is None:
+                made = BM25Index()
+                for trace in self.traces.values():
+                    made.add(trace.id, trace.text)
+                self._lexical = made
+            return self._lexical
+
+    def _trace(self, name: str) -> Trace:
+        if name not in self.traces:
+            with self._writing:  # the index has it already; its ingest is about to tell
+                pass
+        return self.traces[name]
 
     def _told(self, result: SearchResult, session: str | None) -> tuple[list[Evidence], dict[str, Any]]:
         evidence: dict[str, Evidence] = {}
@@ -151,7 +167,7 @@ class ZeroMemEngine:
             views = [view for view, score in (("graph", one.graph_score), ("hierarchy",
                      one.hierarchy_score)) if score is not None]  # fmt: skip
             evidence.setdefault(
-                name, Evidence(self.traces[name], one.score, views or ["closure"], [one.rule])
+                name, Evidence(self._trace(name), one.score, views or ["closure"], [one.rule])
             )
             if one.rule == "primary":
                 main.setdefault(name, one.score)
@@ -195,6 +211,16 @@ class HierarchyView:
         for one in result:
             best.setdefault(one.trace.id, float(one.hierarchy_score or 0.0))
         return list(best.items())
+
+
+def _native_extractor(extractor: EntityExtractor) -> Any:
+    """The engine's own reading for the spaCy extractor as it is here; what overrides `extract` is asked."""
+    if (
+        isinstance(extractor, SpacyEntityExtractor)
+        and type(extractor).extract is SpacyEntityExtractor.extract
+    ):
+        return extractor.native
+    return ExtractorMentions(extractor)
 
 
 def _payload(trace: Trace) -> dict[str, Any]:

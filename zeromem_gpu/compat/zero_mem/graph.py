@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from zeromem_gpu import Config, entity_name
+from zeromem_gpu import Config, InvalidInput, entity_name
 from zeromem_gpu.compat.pagerank import PageRankGraph
-from zeromem_gpu.compat.zero_mem.protocols import Embedder, EntityExtractor, unit_rows
+from zeromem_gpu.compat.zero_mem.protocols import Embedder, EmbedderEncoder, EntityExtractor, names_in
 from zeromem_gpu.compat.zero_mem.records import Trace
-from zeromem_gpu.compat.zero_mem.stores import best_places
+from zeromem_gpu.compat.zero_mem.stores import best_places, one_query, query_rows
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class EntityContextGraph:
 
     def add_trace(self, trace: Trace, vector: np.ndarray | None = None) -> None:
         """Add or replace a trace; its vector stays with the caller, `dense_priors` bring its similarity."""
-        names = Counter(map(entity_name, self._extractor.extract(trace.text)))
+        names = Counter(map(entity_name, names_in(self._extractor, trace.text)))
         if trace.speaker:
             names[entity_name(trace.speaker)] += 1
         names.pop("", None)
@@ -59,8 +60,9 @@ class EntityContextGraph:
         self, query_vector: np.ndarray, top_n: int = 3, min_score: float = 0.2
     ) -> list[tuple[str, float]]:
         """The entities whose names are nearest to the query, with their cosines."""
-        (found,) = self._matched(self._built(), np.asarray(query_vector)[None], top_n, min_score)
-        return [(self._built().names[at], score) for at, score in found]
+        built = self._built()
+        (found,) = self._matched(built, one_query(query_vector), top_n, min_score)
+        return [(built.names[at], score) for at, score in found]
 
     def search(
         self, query_vector: np.ndarray, dense_priors: Mapping[str, float], limit: int = 30
@@ -69,16 +71,19 @@ class EntityContextGraph:
 
         Without any of both, as with traces that are not there, nothing is found.
         """
-        return self.search_batch(np.asarray(query_vector)[None], [dense_priors], limit)[0]
+        return self.search_batch(one_query(query_vector), [dense_priors], limit)[0]
 
     def search_batch(
         self, query_vectors: np.ndarray, dense_priors: Sequence[Mapping[str, float]], limit: int = 30
     ) -> list[list[tuple[str, float]]]:
         """`search` for vectors [k, D] and as many priors."""
+        if len(query_vectors) != len(dense_priors):
+            got = f"{len(dense_priors)} for {len(query_vectors)} vectors"
+            raise InvalidInput("dense_priors", got, "one a vector")
         built = self._built()
         count, config = len(built.ids), self.config
         reset = np.zeros((len(dense_priors), count + len(built.names)))
-        matched = self._matched(built, np.asarray(query_vectors), 3, 0.2)
+        matched = self._matched(built, query_vectors, 3, 0.2)
         for row, (entities, prior) in enumerate(zip(matched, dense_priors, strict=True)):
             for at, score in entities:
                 reset[row, count + at] = score
@@ -116,7 +121,7 @@ class EntityContextGraph:
             return [[] for _ in queries]
         return [
             [(at, float(one[at])) for at in best_places(one, top_n) if one[at] >= least]
-            for one in unit_rows(queries) @ built.vectors.T
+            for one in query_rows(queries, built.vectors.shape[1]) @ built.vectors.T
         ]
 
     def _built(self) -> _Built:
@@ -130,7 +135,9 @@ class EntityContextGraph:
         number = {name: at for at, name in enumerate(names)}
         fresh = [name for name in names if name not in self._name_vectors]
         if fresh:
-            self._name_vectors |= dict(zip(fresh, unit_rows(self._embedder.encode(fresh)), strict=True))
+            self._name_vectors |= dict(
+                zip(fresh, EmbedderEncoder(self._embedder).encode(fresh), strict=True)
+            )
         found = [
             (row, number[name], count / counts.total())
             for row, (_, counts) in enumerate(self._traces.values())
@@ -146,10 +153,11 @@ class EntityContextGraph:
         return _Built(ids, rows, names, vectors, graph, (trace, entity, share))
 
     def _neighbours(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of traces that follow each other in a session."""
-        sessions: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        """Rows of traces that follow each other in a session; what has no turn comes last, as added."""
+        sessions: dict[str, list[tuple[float, int]]] = defaultdict(list)
         for row, (trace, _) in enumerate(self._traces.values()):
-            sessions[trace.session_id].append((trace.turn_index, row))
+            turn = math.inf if trace.turn_index is None else trace.turn_index
+            sessions[trace.session_id].append((turn, row))
         orders = [[row for _, row in sorted(turns)] for turns in sessions.values()]
         first = [row for order in orders for row in order[:-1]]
         second = [row for order in orders for row in order[1:]]

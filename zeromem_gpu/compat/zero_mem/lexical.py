@@ -88,6 +88,9 @@ class BM25Index:
         self, queries: Sequence[str], limit: int, candidate_ids: Collection[str] | None = None
     ) -> list[list[tuple[str, float]]]:
         """`search` for many queries at once."""
+        for name, given in (("queries", queries), ("candidate_ids", candidate_ids)):
+            if isinstance(given, str):
+                raise InvalidInput(name, repr(given)[:40], "a list, of one where there is one")
         if not self._documents or limit < 1:
             return [[] for _ in queries]
         built = self._built()

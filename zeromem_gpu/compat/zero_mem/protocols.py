@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -64,7 +64,12 @@ class EmbedderEncoder:
         """Vectors float32 [n, D]; no texts do not reach the embedder."""
         if not len(texts):
             return np.zeros((0, self.dim), np.float32)
-        found = np.asarray(self._embedder.encode(list(texts)), np.float32)
+        given: Any = self._embedder.encode(list(texts))
+        try:
+            found = np.asarray(given, np.float32)
+        except (TypeError, ValueError) as error:
+            got = f"{type(given).__name__} that is no array of numbers"
+            raise InvalidInput("embedder", got, f"numbers [{len(texts)}, {self.dim}]") from error
         if found.shape != (len(texts), self.dim):
             raise InvalidInput("embedder", f"shape {list(found.shape)}", f"[{len(texts)}, {self.dim}]")
         return unit_rows(found)
@@ -85,7 +90,7 @@ class ExtractorMentions:
         return [sorted(self._mentions(text), key=lambda one: one.start) for text in texts]
 
     def _mentions(self, text: str) -> list[Mention]:
-        names = dict.fromkeys(str(name).strip() for name in self._extractor.extract(text))
+        names = dict.fromkeys(name.strip() for name in names_in(self._extractor, text))
         found: list[Mention] = []
         for name in sorted(filter(None, names), key=len, reverse=True):
             key = entity_name(name)
@@ -98,6 +103,15 @@ class ExtractorMentions:
                 Mention(key, text[start:end] or name, "ENTITY", start, end) for start, end in free if key
             ]
         return found
+
+
+def names_in(extractor: EntityExtractor, text: str) -> list[str]:
+    """What an extractor finds; anything but names is an `InvalidInput`, a str not taken for its letters."""
+    found: Any = extractor.extract(text)
+    names = list(found) if isinstance(found, Iterable) and not isinstance(found, str) else [found]
+    if isinstance(found, str) or not all(isinstance(name, str) for name in names):
+        raise InvalidInput("entity_extractor", f"{found!r:.60}", "a list of names, each a str")
+    return names
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:

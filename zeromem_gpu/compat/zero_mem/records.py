@@ -73,7 +73,9 @@ class Candidate:
 
 def native_trace(trace: Trace, place: int = 0) -> engine.Trace:
     """A trace as the engine takes it; its metadata stays with the caller's object."""
-    if not isinstance(trace, Trace) and not hasattr(trace, "session_id"):
+    if not isinstance(trace, Trace) and not all(
+        hasattr(trace, name) for name in Trace.__dataclass_fields__
+    ):
         raise InvalidInput(f"traces[{place}]", type(trace).__name__, "a Trace of the front end")
     return engine.Trace(
         trace.id, trace.text, session=trace.session_id, turn=trace.turn_index, time=trace.created_at,

@@ -23,7 +23,7 @@ class InMemoryVectorStore:
         self._rows: dict[str, int] = {}
         self._ids: list[str] = []
         self._payloads: list[dict[str, Any]] = []
-        self._sessions: dict[Any, list[int]] = {}
+        self._sessions: dict[Any, set[int]] = {}
         self._vectors = np.zeros((0, 0), np.float32)
 
     def __len__(self) -> int:
@@ -48,13 +48,13 @@ class InMemoryVectorStore:
                 self._sessions[self._payloads[place].get("session_id")].remove(place)
                 self._payloads[place] = payload
             self._vectors[place] = row
-            self._sessions.setdefault(payload.get("session_id"), []).append(place)
+            self._sessions.setdefault(payload.get("session_id"), set()).add(place)
 
     def search(
         self, vector: np.ndarray, limit: int = 20, session_id: str | None = None
     ) -> list[tuple[str, float, dict[str, Any]]]:
         """The nearest (id, cosine, payload) of a session, or of all; ties in the order of arrival."""
-        return self.search_batch(np.asarray(vector)[None], limit, session_id)[0]
+        return self.search_batch(one_query(vector), limit, session_id)[0]
 
     def search_batch(
         self, vectors: np.ndarray, limit: int = 20, session_id: str | None = None
@@ -62,12 +62,12 @@ class InMemoryVectorStore:
         """`search` for vectors [k, D]."""
         check_session(session_id)
         count = len(self._ids)
-        rows = np.arange(count) if session_id is None else np.sort(self._sessions.get(session_id, []))
+        rows = np.arange(count) if session_id is None else np.sort([*self._sessions.get(session_id, ())])
         rows = rows.astype(np.int64)
         if not len(rows):
             return [[] for _ in vectors]
         kept = self._vectors[:count] if session_id is None else self._vectors[rows]
-        queries = unit_rows(np.asarray(vectors))
+        queries = query_rows(vectors, kept.shape[1])
         return [
             found
             for first in range(0, len(queries), _AT_ONCE)
@@ -92,8 +92,24 @@ class InMemoryVectorStore:
             self._vectors = room
 
 
+def one_query(vector: Any) -> np.ndarray:
+    """One vector as the only row."""
+    return np.asarray(vector)[None]
+
+
+def query_rows(vectors: Any, width: int) -> np.ndarray:
+    """Vectors of questions, float32 [k, width], of length 1; another shape is an `InvalidInput`."""
+    rows = np.asarray(vectors)
+    if rows.ndim != 2 or rows.shape[1] != width:
+        raise InvalidInput("vector", f"shape {list(rows.shape[1:])}", f"[{width}], as the vectors stored")
+    return unit_rows(rows)
+
+
 def best_places(scores: np.ndarray, limit: int) -> Sequence[int]:
-    """Places of the `limit` best scores, the best first, equal ones in their order."""
+    """Places of the `limit` best scores, the best first, equal ones in their order; NaN is none of them."""
+    if np.isnan(scores).any():
+        usable = np.flatnonzero(~np.isnan(scores))
+        return [int(usable[at]) for at in best_places(scores[usable], limit)]
     if limit < len(scores):
         least = np.partition(scores, len(scores) - limit)[len(scores) - limit] if limit > 0 else np.inf
         near = np.flatnonzero(scores >= least)
