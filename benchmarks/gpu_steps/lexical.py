@@ -13,7 +13,7 @@ from benchmarks.gpu_graphs import even_tiles
 from benchmarks.gpu_steps.workloads import Workloads
 from benchmarks.model import Cost
 from zeromem_kernels.lexical import Ragged, bm25
-from zeromem_kernels.similarity import similarities
+from zeromem_kernels.similarity import Placed, similarities
 from zeromem_kernels.tiles import Axis, Csr, torch_forms
 
 QUERIES, WORDS_A_QUERY, DIM = 1024, 8, 1024
@@ -99,7 +99,7 @@ def _similarity(bench: Bench, axis: Axis, dim: int) -> None:
     stored, asked = unit((documents, dim), 1), unit((count, dim, width), 1)
 
     def call() -> Tensor:
-        return similarities([stored], asked, axis)
+        return similarities([Placed(stored)], asked, axis)
 
     def alone() -> list[Tensor]:
         return [torch.mm(stored, one) for one in asked]

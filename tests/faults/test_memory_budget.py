@@ -51,12 +51,12 @@ def cpu_error(message: str) -> RuntimeError:
     return RuntimeError(f"[enforce fail] DefaultCPUAllocator: can't allocate memory: {message}")
 
 
-def filled(**config: Any) -> Memory:
+def filled(longer: int = 1, **config: Any) -> Memory:
     memory = small_memory(Config(**config))
     memory.add([
         Trace(f"t{at}", f"Ada{at % 7} met Bob{at % 5} in Rome {at}. It rained on Carl.", f"b{bank}",
               f"s{at % 3}", speaker=("Ada", "Bob")[at % 2])
-        for bank in range(BANKS) for at in range(10 + 30 * (bank % 4))
+        for bank in range(BANKS) for at in range(longer * (10 + 30 * (bank % 4)))
     ])  # fmt: skip
     memory.prepare()  # what a bank needs by itself is no part of a search's budget
     return memory
@@ -99,10 +99,10 @@ def test_a_small_budget_stacks_fewer_banks_at_once(monkeypatch: pytest.MonkeyPat
         return made
 
     monkeypatch.setattr(Stacks, "get", get)
-    ask(filled())
+    ask(filled(longer=4))
     (together,) = seen
     seen.clear()
-    ask(filled(host_bytes=1 << 20))
+    ask(filled(longer=4, host_bytes=1 << 20))
     assert len(seen) > 1
     assert sum(seen) <= together
     assert max(seen) <= 1 << 19

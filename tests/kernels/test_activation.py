@@ -18,8 +18,8 @@ from tests.kernels.layout import (
     tiles_of,
 )
 from tests.reference import activation, pagerank
-from zeromem_gpu.build.ragged import Rows, transpose
 from zeromem_kernels.activation import propagate, sentence_gate
+from zeromem_kernels.layout import transpose
 from zeromem_kernels.reset import node_rows, reset_vector
 
 SENTENCES = (9, 0, 60, 1, 240, 2)
@@ -58,7 +58,8 @@ def test_propagate(tiling: str, steps: int, floor: float, exclude_self: bool) ->
     for matrix in dense:
         row, column = np.nonzero(matrix)
         indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(matrix)))])
-        tables.append(transpose(Rows(indptr, column, np.ones(len(row), np.float32)), matrix.shape[1]))
+        back, rows = transpose(indptr.astype(np.int64), column.astype(np.int32), matrix.shape[1])
+        tables.append((back, rows, np.ones(len(rows), np.float32)))
     seeds = rng.random((entities.rows, tiles.width)) * (rng.random((entities.rows, tiles.width)) < 0.2)
     if tiles.width > 1:
         seeds[:, 1] = 0.0

@@ -98,20 +98,6 @@ def test_a_search_beside_an_add_sees_one_version() -> None:
     assert all(found in versions for found in seen)
 
 
-def test_a_hundred_engines_share_nothing() -> None:
-    engines = [small_memory() for _ in range(100)]
-    for at, engine in enumerate(engines):
-        engine.add([note("b", at), Trace("secret", f"The word of {at} is w{at}w.", "b")])
-    for at, engine in enumerate(engines):
-        texts = {text for text, _ in evidence(engine, "b")}
-        assert texts == {note("b", at).text, f"The word of {at} is w{at}w."}
-    arenas = [engine._index.arenas["units"] for engine in engines if engine._index is not None]
-    assert len({id(arena) for arena in arenas}) == 100
-    engines[0].delete(bank="b")
-    assert evidence(engines[0], "b") == []
-    assert len(evidence(engines[1], "b")) == 2
-
-
 def test_vectors_out_of_order_are_not_copied(monkeypatch) -> None:
     """Large banks leave vectors where they arrived; products then find them by row."""
     expected = []

@@ -126,14 +126,14 @@ def test_a_hundred_engines_in_one_process_share_nothing() -> None:
         )
     alone = small_memory()
     alone.add([Trace(f"t{at}", "Ada met Bob7 in Rome, edition number7.", "b") for at in range(3)])
+    wanted = alone.search("Who met Bob in Rome?", bank="b", top_k=9)
     for engine in engines[::2]:
         engine.delete("t1", bank="b")
     for number, engine in enumerate(engines):
         found = engine.search("Who met Bob in Rome?", bank="b", top_k=9)
         assert editions(found) == {f"number{number}."}
         assert {one.trace.id for one in found} == {"t0", "t2"} | ({"t1"} if number % 2 else set())
-        assert found.profile.entities == alone.search("Who met Bob in Rome?", bank="b").profile.entities
-    wanted = alone.search("Who met Bob in Rome?", bank="b", top_k=9)
+        assert found.profile.entities == wanted.profile.entities
     assert engines[7].search("Who met Bob in Rome?", bank="b", top_k=9).evidence == wanted.evidence
     indexes = [engine._index for engine in engines]
     arenas = [id(arena) for index in indexes if index is not None for arena in index.arenas.values()]
