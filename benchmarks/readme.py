@@ -32,7 +32,7 @@ this text.
 | `make bench ARGS=--store` | makes this run the device's baseline, `baseline/<device>/NNNN_<commit>.json` |
 | `python -m benchmarks.peers` | the engine beside its peers (`pip install 'zeromem-gpu[peers]'`) |
 | `python -m benchmarks.growth` | how time and memory grow with the bank and the batch |
-| `python -m benchmarks.append` | what one more turn costs against a rebuild, and a bank beside 10,000 others |
+| `python -m benchmarks.append` | what one more turn costs beside a rebuild; one bank beside 10,000 |
 | `python -m benchmarks.readme` | this file |
 
 How `make bench` decides. Each benchmark first checks its result against another form of the same
