@@ -32,10 +32,14 @@ this text.
 | `make bench ARGS=--store` | makes this run the device's baseline, `baseline/<device>/NNNN_<commit>.json` |
 | `python -m benchmarks.peers` | the engine beside its peers (`pip install 'zeromem-gpu[peers]'`) |
 | `python -m benchmarks.growth` | how time and memory grow with the bank and the batch |
+<<<<<<< HEAD
 | `python -m benchmarks.compat` | the engine behind other front ends' calls |
 | `python -m benchmarks.encoding` | encoding and NER beside their plain forms, LoCoMo from nothing |
 | `python -m benchmarks.durable` | bytes, open time, and readers beside a writer for a minute |
 | `python -m benchmarks.append` | one more turn against a rebuild, and a bank beside 10,000 others |
+=======
+| `python -m benchmarks.append` | what one more turn costs beside a rebuild; one bank beside 10,000 |
+>>>>>>> wt-live
 | `python -m benchmarks.readme` | this file |
 
 How `make bench` decides. Each benchmark first checks its result against another form of the same
