@@ -32,14 +32,10 @@ this text.
 | `make bench ARGS=--store` | makes this run the device's baseline, `baseline/<device>/NNNN_<commit>.json` |
 | `python -m benchmarks.peers` | the engine beside its peers (`pip install 'zeromem-gpu[peers]'`) |
 | `python -m benchmarks.growth` | how time and memory grow with the bank and the batch |
-<<<<<<< HEAD
 | `python -m benchmarks.compat` | the engine behind other front ends' calls |
 | `python -m benchmarks.encoding` | encoding and NER beside their plain forms, LoCoMo from nothing |
 | `python -m benchmarks.durable` | bytes, open time, and readers beside a writer for a minute |
 | `python -m benchmarks.append` | one more turn against a rebuild, and a bank beside 10,000 others |
-=======
-| `python -m benchmarks.append` | what one more turn costs beside a rebuild; one bank beside 10,000 |
->>>>>>> wt-live
 | `python -m benchmarks.readme` | this file |
 
 How `make bench` decides. Each benchmark first checks its result against another form of the same
@@ -82,6 +78,7 @@ def render(results: Path, baselines: Path) -> str:
         *_compat(results),
         *_growth(results),
         *_encoding(results),
+        *_append(results),
         *_durable(results),
         *_suite(baselines),
     ]
@@ -203,6 +200,20 @@ def _encoding(results: Path) -> Iterator[str]:
             if name in run:
                 yield f"- {name}: {run[name]['measured']}"
         yield ""
+
+
+def _append(results: Path) -> Iterator[str]:
+    for device, run in _runs(results, "append"):
+        yield f"## One more turn: {device}\n\n{told(run['measured'])}.\n"
+        yield "Adding it and making its bank ready again, p50 (p99) ms; encoder and entities left out on both sides.\n"
+        kinds = ("newest session", "older session", "new session")
+        rows = []
+        for one in run["banks"]:
+            spent = [one[f"{kind}: append_ms"] for kind in kinds]
+            cells = [f"{ms['p50']:.3g} ({ms['p99']:.3g})" for ms in spent]
+            rows.append([f"{one['turns']:,}", *cells, f"{one['rebuild_s']:.3g}", f"{one['faster']:.3g}"])
+        yield _table(["turns", *kinds, "rebuild, s", "times"], rows)
+        yield f"Plotted in `results/{device}/append.svg`.\n"
 
 
 def _durable(results: Path) -> Iterator[str]:
