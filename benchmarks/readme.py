@@ -205,7 +205,7 @@ def _encoding(results: Path) -> Iterator[str]:
 def _append(results: Path) -> Iterator[str]:
     for device, run in _runs(results, "append"):
         yield f"## One more turn: {device}\n\n{told(run['measured'])}.\n"
-        yield "Adding it and making its bank ready again, p50 (p99) ms; encoder and entities left out on both sides.\n"
+        yield "Adding it and making its bank ready again, p50 (p99) ms, without encoder and entities.\n"
         kinds = ("newest session", "older session", "new session")
         rows = []
         for one in run["banks"]:
