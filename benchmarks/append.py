@@ -9,22 +9,19 @@ at the end of an older one, or opens a session; the rebuild makes the same bank 
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from benchmarks.begin import begin
 from benchmarks.clock import now
 from benchmarks.plot import Bar, log_bars
-from benchmarks.results import RESULTS, measured_on, told, write
+from benchmarks.results import RESULTS, write
 from benchmarks.stand_ins import dialogue
 from benchmarks.workloads import hash_memory
 from zeromem_gpu import Memory, Trace
@@ -42,11 +39,7 @@ def main(
     results: Annotated[Path, typer.Option(help="Folder of results.")] = RESULTS,
 ) -> None:
     """Measure, print, write JSON and a plot."""
-    threads = threads or os.cpu_count() or 1
-    torch.set_num_threads(threads)
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    measured = measured_on(threads)
-    console.print(told(measured))
+    _, console, measured = begin(threads)
     _bank(60, 3, 1)  # compiles every kernel
     rows = []
     for turns in map(int, sizes.split(",")):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -22,12 +21,11 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
-import torch
 import typer
-from rich.console import Console
 
+from benchmarks.begin import begin
 from benchmarks.growth import resident, warm_up
-from benchmarks.results import RESULTS, measured_on, told, write
+from benchmarks.results import RESULTS, write
 from benchmarks.stand_ins import CapitalisedNames, HashEncoder, dialogue
 from benchmarks.workloads import hash_memory
 from zeromem_gpu import Memory, Trace
@@ -47,10 +45,7 @@ def main(
     results: Annotated[Path, typer.Option(help="Folder of results.")] = RESULTS,
 ) -> None:
     """Measure, print, write JSON."""
-    torch.set_num_threads(threads)
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    measured = measured_on(threads)
-    console.print(told(measured))
+    _, console, measured = begin(threads)
     about = {"measured": measured, "stand_in": True}
     if turns:
         bank = saved_and_opened(turns, repeats)

@@ -11,9 +11,7 @@ clock's.
 from __future__ import annotations
 
 import json
-import os
 import random
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,11 +21,11 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
-from rich.console import Console
 
+from benchmarks.begin import begin
 from benchmarks.facts import WrongResult
 from benchmarks.machine import device_name
-from benchmarks.results import RESULTS, measured_on, told, write
+from benchmarks.results import RESULTS, told, write
 from benchmarks.workloads import Workload, data_dir, load
 from zeromem_gpu import Config, Memory
 from zeromem_gpu.build.spans import unit_text
@@ -55,11 +53,7 @@ def main(
     results: Annotated[Path, typer.Option(help="Folder of results.")] = RESULTS,
 ) -> None:
     """Measure, print, write JSON."""
-    threads = threads or os.cpu_count() or 1
-    torch.set_num_threads(threads)
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    measured = measured_on(threads)
-    console.print(told(measured))
+    _, console, measured = begin(threads)
     work = load("locomo-10", data or data_dir())
     path = results / device_name(measured["device"]) / "encoding.json"
     run: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

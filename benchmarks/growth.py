@@ -12,9 +12,7 @@ run.
 from __future__ import annotations
 
 import gc
-import os
 import resource
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import fields
@@ -25,11 +23,11 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from benchmarks.begin import begin
 from benchmarks.machine import floors
-from benchmarks.results import RESULTS, measured_on, told, write
+from benchmarks.results import RESULTS, write
 from benchmarks.stand_ins import WIDTH, Invented, dialogue
 from benchmarks.workloads import hash_memory, prepared
 from zeromem_gpu import Memory
@@ -50,11 +48,7 @@ def main(
     results: Annotated[Path, typer.Option(help="Folder of results.")] = RESULTS,
 ) -> None:
     """Measure, print, write JSON."""
-    threads = threads or os.cpu_count() or 1
-    torch.set_num_threads(threads)
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    measured = measured_on(threads)
-    console.print(told(measured))
+    _, console, measured = begin(threads)
     warm_up()
     rates = floors()
     by_size = []

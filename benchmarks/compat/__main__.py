@@ -10,22 +10,19 @@ extra, `pagerank` the extra `peers`. A task that is left out keeps its figures o
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from benchmarks.begin import begin
 from benchmarks.calibration import Calibration
 from benchmarks.compat.pagerank import SIZES, compare
 from benchmarks.compat.zero_mem import PUBLIC, one_conversation, one_store, recall
 from benchmarks.machine import device_name
 from benchmarks.peers.__main__ import table
-from benchmarks.results import RESULTS, measured_on, told, write
+from benchmarks.results import RESULTS, write
 from benchmarks.workloads import data_dir
 from zeromem_gpu import InvalidInput, Memory
 from zeromem_gpu.evaluate.datasets import load_locomo
@@ -48,11 +45,7 @@ def main(
     chosen = tasks.split(",")
     if unknown := [one for one in chosen if one not in TASKS]:
         raise InvalidInput("tasks", ", ".join(unknown), ", ".join(TASKS))
-    threads = threads or os.cpu_count() or 1
-    torch.set_num_threads(threads)
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    measured = measured_on(threads)
-    console.print(told(measured))
+    threads, console, measured = begin(threads)
     done: dict[str, Any] = {}
     if "pagerank" in chosen:
         found = [compare(size, threads, rounds, Calibration()) for size in sizes.split(",")]

@@ -9,17 +9,15 @@ named (`pip install 'zeromem-gpu[peers]'` brings all of them).
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.begin import begin
 from benchmarks.calibration import Calibration
 from benchmarks.peers.bm25 import compare_bm25, locomo_corpus, zipf_corpus
 from benchmarks.peers.dense import compare_dense
@@ -27,7 +25,7 @@ from benchmarks.peers.locomo import compare_locomo, open_memory
 from benchmarks.peers.pagerank import SIZES, compare_pagerank
 from benchmarks.peers.rows import Comparison
 from benchmarks.plot import Bar, log_bars
-from benchmarks.results import RESULTS, measured_on, told, write
+from benchmarks.results import RESULTS, write
 from benchmarks.workloads import data_dir, load
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.evaluate.datasets import load_locomo
@@ -53,14 +51,8 @@ def main(
     for name, given, allowed in (("tasks", chosen, TASKS), ("sizes", graphs, tuple(SIZES))):
         if unknown := [one for one in given if one not in allowed]:
             raise InvalidInput(name, ", ".join(unknown), ", ".join(allowed))
-    threads = threads or os.cpu_count() or 1
-    torch.set_num_threads(threads)
-    console, yardstick, measured = (
-        Console(width=None if sys.stdout.isatty() else 140),
-        Calibration(),
-        measured_on(threads),
-    )
-    console.print(told(measured))
+    threads, console, measured = begin(threads)
+    yardstick = Calibration()
     done: list[Comparison] = []
     for one in _comparisons(
         chosen, graphs, documents, rounds, threads, naive, encoder, cache, yardstick, console
