@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from zeromem_kernels.checks import expect_whole
-from zeromem_kernels.tiles import Axis, Csr, Tiles, compiled, on_triton, run_tiles
+from zeromem_kernels.tiles import Axis, Csr, Tiles, compiled, expand, on_triton, run_tiles
 from zeromem_kernels.topk import TopK, ordered_topk
 from zeromem_kernels.weights import Places
 
@@ -81,26 +81,30 @@ def lookup(banks: Tensor, keys: Tensor, ptr: Tensor, stack_keys: Tensor) -> Tens
     return torch.where(hit, low - ptr[banks], -1).int()
 
 
-def bm25(postings: Csr, term_ptr: Tensor, terms: Ragged, axis: Axis) -> Tensor:
-    """Sum the weights of each query's terms.
+def bm25(
+    postings: Csr, term_ptr: Tensor, terms: Ragged, axis: Axis, shares: Tensor | None = None
+) -> Tensor:
+    """Sum the weights of each query's terms, each times its share.
 
     Args:
         postings: rows are stacked terms, indices local documents, weights BM25 weights (`weights.weigh`).
         term_ptr: int64 [banks + 1], the stacked terms of each bank.
         terms: local term ids of each query, −1 for unknown terms.
         axis: the document axis (units, spans, windows or episodes).
+        shares: float32, one beside each of `terms.values`; None is 1 for all.
 
     Returns:
         float32 [rows, width], 0 where no term occurs.
     """
-    if on_triton(postings.weights):
+    if shares is None and on_triton(postings.weights):
         from zeromem_kernels.gpu import lexical
 
         return lexical.bm25(postings, term_ptr, *terms, axis)
     if cpu := compiled(postings.weights):
         out = axis.empty()
+        shares = torch.ones(len(terms.values)) if shares is None else shares
         run_tiles(cpu.bm25_scatter, axis.tiles, axis.tiles.bank, term_ptr, postings.indptr, postings.indices,
-                  postings.weights, terms.ptr, terms.values, axis.starts, out)  # fmt: skip
+                  postings.weights, terms.ptr, terms.values, shares, axis.starts, out)  # fmt: skip
         return out
     slot, term = _known(terms)
     tile = slot // axis.tiles.width
@@ -109,8 +113,11 @@ def bm25(postings: Csr, term_ptr: Tensor, terms: Ragged, axis: Axis) -> Tensor:
     which, place = expand(begin, counts)
     flat = (postings.indices[place].long() + axis.starts[tile[which]]) * axis.tiles.width
     flat += slot[which] % axis.tiles.width
+    added = postings.weights[place]
+    if shares is not None:
+        added = added * shares[terms.values >= 0][which]
     out = axis.full(0.0)
-    out.view(-1).index_add_(0, flat, postings.weights[place])
+    out.view(-1).index_add_(0, flat, added)
     return out
 
 
@@ -241,10 +248,3 @@ def _known(ragged: Ragged) -> tuple[Tensor, Tensor]:
     slot = torch.repeat_interleave(slots, ragged.ptr.diff())
     known = ragged.values >= 0
     return slot[known], ragged.values[known].long()
-
-
-def expand(begin: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """All places begin[i] … begin[i] + counts[i] − 1, with the i of each."""
-    which = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
-    first = torch.cumsum(counts, 0) - counts
-    return which, torch.arange(len(which), device=counts.device) - first[which] + begin[which]

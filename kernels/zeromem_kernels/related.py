@@ -9,26 +9,15 @@ it without rounding in any order, and cosines do not depend on the size of a bat
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from zeromem_kernels.lexical import expand
-from zeromem_kernels.tiles import Axis, Csr, compiled, run_tiles
+from zeromem_kernels.tiles import Csr
 
 GRID = 2048
 # cosines at once, 64 MiB of them: a question may be as long as a book
 _BLOCK = 1 << 24
-
-
-class Weighted(NamedTuple):
-    """Terms of each slot with weights: slot s holds `values[ptr[s]:ptr[s+1]]`, int32 local ids."""
-
-    ptr: Tensor
-    values: Tensor
-    weights: Tensor
 
 
 def on_grid(vectors: np.ndarray) -> np.ndarray:
@@ -75,34 +64,3 @@ def rarity(documents: Tensor, total: Tensor) -> Tensor:
     count, total = documents.double(), total.double()
     idf = torch.log1p((total - count + 0.5) / (count + 0.5))
     return (idf / torch.log1p((total - 0.5) / 1.5)).square().float()
-
-
-def weighted_bm25(postings: Csr, term_ptr: Tensor, terms: Weighted, axis: Axis) -> Tensor:
-    """Sum the weights of each query's terms, each times its own weight.
-
-    Args:
-        postings: rows are stacked terms, indices local documents, weights BM25 weights (`weights.weigh`).
-        term_ptr: int64 [banks + 1], the stacked terms of each bank.
-        terms: local terms and weights of each slot.
-        axis: the document axis.
-
-    Returns:
-        float32 [rows, width], 0 where no term occurs.
-    """
-    if cpu := compiled(postings.weights):
-        out = axis.empty()
-        run_tiles(cpu.weighted_scatter, axis.tiles, axis.tiles.bank, term_ptr, postings.indptr,
-                  postings.indices, postings.weights, terms.ptr, terms.values, terms.weights,
-                  axis.starts, out)  # fmt: skip
-        return out
-    slots = torch.arange(len(terms.ptr) - 1, device=terms.ptr.device)
-    slot = torch.repeat_interleave(slots, terms.ptr.diff())
-    tile = slot // axis.tiles.width
-    row = terms.values.long() + term_ptr[axis.tiles.bank[tile]]
-    begin = postings.indptr[row]
-    which, place = expand(begin, postings.indptr[row + 1] - begin)
-    flat = (postings.indices[place].long() + axis.starts[tile[which]]) * axis.tiles.width
-    flat += slot[which] % axis.tiles.width
-    out = axis.full(0.0)
-    out.view(-1).index_add_(0, flat, postings.weights[place] * terms.weights[which])
-    return out

@@ -132,16 +132,18 @@ class Axis:
 
     def lift(self, csr: Csr, target: Axis) -> tuple[Tensor, Tensor, Tensor]:
         """All (row of this axis, row of `target`, weight) pairs of `csr` over the tiles, row by row."""
-        begin, end = csr.indptr[self.stacked_row], csr.indptr[self.stacked_row + 1]
-        counts = end - begin
-        total = int(counts.sum())
-        rows = torch.repeat_interleave(
-            torch.arange(self.rows, device=counts.device), counts, output_size=total
-        )
-        first = torch.cumsum(counts, 0) - counts
-        slot = torch.arange(total, device=counts.device) - first[rows] + begin[rows]
+        begin = csr.indptr[self.stacked_row]
+        rows, slot = expand(begin, csr.indptr[self.stacked_row + 1] - begin)
         columns = csr.indices[slot].long() + target.starts[self.tile_of_row[rows]]
         return rows, columns, csr.weights[slot]
+
+
+def expand(begin: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """The i of each of the places begin[i] … begin[i] + counts[i] − 1, and the places; int64."""
+    counts = counts.long()
+    which = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
+    first = torch.cumsum(counts, 0) - counts
+    return which, torch.arange(len(which), device=counts.device) - first[which] + begin[which]
 
 
 @lru_cache(maxsize=1)

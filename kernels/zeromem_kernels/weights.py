@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from zeromem_kernels.tiles import Csr, compiled
+from zeromem_kernels.tiles import Csr, compiled, expand
 
 
 class Counts(NamedTuple):
@@ -99,7 +99,7 @@ def gather_counts(parts: Sequence[Counts], terms: Sequence[Tensor], banks: Tenso
         return Asked(banks, ptr[:-1], end, units, counts)
     found = []
     for part, row, size in zip(parts, rows, sizes, strict=True):
-        which, at = _expand(part.indptr[row.clamp(min=0)] if len(part.indptr) > 1 else row * 0, size)
+        which, at = expand(part.indptr[row.clamp(min=0)] if len(part.indptr) > 1 else row * 0, size)
         unit = places.row[places.ptr[banks[which]] + part.units[at]]
         found.append(torch.stack([which, unit.long(), part.counts[at].long()])[:, unit >= 0])
     which, unit, count = torch.cat(found, 1)
@@ -142,9 +142,9 @@ def weigh(asked: Asked, unit_ptr: Tensor, documents: Documents, k1: float, b: fl
         )  # fmt: skip
         total = int(ptr[-1])
         return Csr(ptr, found[:total], weights[:total])
-    which, at = _expand(asked.begin, asked.end - asked.begin)
+    which, at = expand(asked.begin, asked.end - asked.begin)
     unit = unit_ptr[banks[which]] + asked.units[at]
-    member, document = _expand(documents.low[unit], (documents.high - documents.low)[unit])
+    member, document = expand(documents.low[unit], (documents.high - documents.low)[unit])
     most = max(int(sizes.max()) if len(sizes) else 0, 1)
     pair, place = torch.unique(which[member] * most + document, return_inverse=True)
     tf = torch.zeros(len(pair), dtype=torch.int64, device=pair.device)
@@ -164,11 +164,3 @@ def _sizes(indptr: Tensor, rows: Tensor) -> Tensor:
         return torch.zeros_like(rows)
     safe = rows.clamp(min=0)
     return indptr[safe + 1] - indptr[safe]
-
-
-def _expand(begin: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """The i of each of the places begin[i] … begin[i] + counts[i] − 1, and the places; int64."""
-    counts = counts.long()
-    which = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
-    first = torch.cumsum(counts, 0) - counts
-    return which, torch.arange(len(which), device=counts.device) - first[which] + begin[which]

@@ -9,7 +9,8 @@ import torch
 from tests.kernels.layout import TILINGS, blocks, both, pointer, random_csr, tiles_of
 from tests.reference import related
 from zeromem_kernels import related as kernel
-from zeromem_kernels.related import GRID, Weighted, near, on_grid, rarity, weighted_bm25
+from zeromem_kernels.lexical import Ragged, bm25
+from zeromem_kernels.related import GRID, near, on_grid, rarity
 
 TERMS = 40
 
@@ -98,13 +99,13 @@ def test_weighted_bm25(tiling: str) -> None:
         rng.integers(0, terms[b], size=rng.integers(0, 6)) if terms[b] else np.empty(0, int) for b in bank
     ]
     shares = [rng.random(len(row)).astype(np.float32) for row in rows]
-    asked = Weighted(
+    asked = Ragged(
         pointer([len(row) for row in rows]),
         torch.from_numpy(np.concatenate([np.empty(0, int), *rows]).astype(np.int32)),
-        torch.from_numpy(np.concatenate([np.empty(0, np.float32), *shares])),
     )
+    beside = torch.from_numpy(np.concatenate([np.empty(0, np.float32), *shares]))
     assert len(rows) == slots
-    for found in both(lambda: weighted_bm25(postings, pointer(terms), asked, axis)):
+    for found in both(lambda: bm25(postings, pointer(terms), asked, axis, beside)):
         for block in blocks(axis):
             for c in range(axis.tiles.width):
                 slot = block.tile * axis.tiles.width + c

@@ -12,7 +12,6 @@ from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
 from zeromem_gpu.retrieve.words import words_near
 from zeromem_kernels.lexical import Ragged, bm25, phrase_support, subject_support
-from zeromem_kernels.related import weighted_bm25
 from zeromem_kernels.scale import min_max, scale_to_max
 from zeromem_kernels.similarity import similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
@@ -133,7 +132,8 @@ class Signals:
     def related(self) -> Tensor:
         """sc(BM25) of words that are near to the question's in meaning."""
         near = words_near(self.group, self.config)
-        return scale_to_max(weighted_bm25(*near, self.units), self.units, self.visible)
+        found = bm25(near.postings, near.ptr, near.terms, self.units, near.shares)
+        return scale_to_max(found, self.units, self.visible)
 
     def bm25_of(self, documents: Documents, axis: Axis, visible: Tensor | None) -> Tensor:
         """sc(BM25) over the documents of a level."""

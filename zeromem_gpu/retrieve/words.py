@@ -10,21 +10,23 @@ from torch import Tensor
 
 from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
-from zeromem_kernels.lexical import expand, lookup
-from zeromem_kernels.related import Weighted, near, rarity
-from zeromem_kernels.tiles import Csr
+from zeromem_kernels.lexical import Ragged, lookup
+from zeromem_kernels.related import near, rarity
+from zeromem_kernels.tiles import Csr, expand
 from zeromem_kernels.weights import gather_counts, weigh
 
 
 class WordsNear(NamedTuple):
     """Near words as BM25 reads them: their units with weights, their boundaries, and those of each slot.
 
-    Rows of `postings` are words, `ptr` int64 [banks + 1] are those of each bank, `terms` local to it.
+    Rows of `postings` are words, `ptr` int64 [banks + 1] are those of each bank, `terms` local to it, and
+    `shares` float32 is near · rarity² of each.
     """
 
     postings: Csr
     ptr: Tensor
-    terms: Weighted
+    terms: Ragged
+    shares: Tensor
 
 
 def words_near(group: Group, config: Config) -> WordsNear:
@@ -60,8 +62,8 @@ def words_near(group: Group, config: Config) -> WordsNear:
     slot_ptr = torch.zeros(len(group.query) + 1, dtype=torch.int64, device=device)
     torch.cumsum(counts, 0, out=slot_ptr[1:])
     mine = term[place]
-    weights = found.weights[place] * rare[mine]
-    return WordsNear(postings, ptr, Weighted(slot_ptr, (mine - ptr[bank_of[mine]]).int(), weights))
+    terms_of_slot = Ragged(slot_ptr, (mine - ptr[bank_of[mine]]).int())
+    return WordsNear(postings, ptr, terms_of_slot, found.weights[place] * rare[mine])
 
 
 def _near(group: Group, banks: np.ndarray, keys: np.ndarray, floor: float) -> Csr:

@@ -29,7 +29,6 @@ from zeromem_kernels.cpu.lexical import (
     weigh_terms,
 )
 from zeromem_kernels.cpu.pagerank import power_iteration, sor
-from zeromem_kernels.cpu.related import weighted_scatter
 from zeromem_kernels.cpu.select import (
     fuse,
     min_max,
@@ -75,5 +74,4 @@ __all__ = [
     "stable_order",
     "subject_scatter",
     "weigh_terms",
-    "weighted_scatter",
 ]

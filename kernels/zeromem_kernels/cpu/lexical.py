@@ -25,8 +25,10 @@ def lookup(banks, keys, ptr, stack_keys, found):
 
 
 @njit(nogil=True, cache=True)
-def bm25_scatter(first, last, bank, term_ptr, indptr, documents, weights, query_ptr, terms, starts, out):
-    """Add the eager weights of each query's terms to its column; terms are local ids, −1 unknown."""
+def bm25_scatter(
+    first, last, bank, term_ptr, indptr, documents, weights, query_ptr, terms, shares, starts, out
+):
+    """Add the weights of each query's terms, times their share, to its column; local terms, −1 unknown."""
     width = out.shape[1]
     for t in range(first, last):
         term0 = term_ptr[bank[t]]
@@ -39,7 +41,7 @@ def bm25_scatter(first, last, bank, term_ptr, indptr, documents, weights, query_
                     continue
                 row = term0 + terms[q]
                 for p in range(indptr[row], indptr[row + 1]):
-                    out[base + documents[p], c] += weights[p]
+                    out[base + documents[p], c] += shares[q] * weights[p]
 
 
 @njit(nogil=True, cache=True)
