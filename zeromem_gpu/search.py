@@ -12,7 +12,7 @@ from zeromem_gpu.budget import Budget, is_out_of_memory, release
 from zeromem_gpu.build.boundary import hidden_units
 from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.stack import Stack
-from zeromem_gpu.build.views import BankView, bank_ledger, bank_view, positions
+from zeromem_gpu.build.views import BankView, bank_ledger, bank_view
 from zeromem_gpu.config import Config
 from zeromem_gpu.encoders.protocol import checked_encode
 from zeromem_gpu.errors import InvalidInput, OutOfMemory
@@ -24,6 +24,7 @@ from zeromem_gpu.stopwatch import Stopwatch
 from zeromem_gpu.text.normalize import clean
 from zeromem_gpu.toolbox import Toolbox
 from zeromem_gpu.types import Boundary, Evidence, QueryProfile, SearchResult
+from zeromem_kernels.layout import positions
 from zeromem_kernels.related import on_grid
 
 if TYPE_CHECKING:

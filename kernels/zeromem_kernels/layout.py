@@ -22,6 +22,12 @@ def pointer(counts: np.ndarray) -> np.ndarray:
     return offsets
 
 
+def positions(keys: np.ndarray, ascending: np.ndarray) -> np.ndarray:
+    """Where each key stands among ascending ones, int32; −1 for one that is not there."""
+    place = np.searchsorted(ascending, keys)
+    return np.where(np.append(ascending, 0)[place] == keys, place, -1).astype(np.int32)
+
+
 def ranges(begin: np.ndarray, end: np.ndarray) -> Pair:
     """A table whose rows are the numbers begin[i] … end[i] − 1; an end before its begin gives none.
 
@@ -45,6 +51,11 @@ class Continued(NamedTuple):
 
     rows: int
     moved: np.ndarray
+
+
+# what goes on from nothing is made anew
+_START, _NONE = np.zeros(1, np.int64), np.empty(0, np.int32)
+_FROM_NOTHING = Continued(0, _NONE)
 
 
 class Graph(NamedTuple):
@@ -72,12 +83,9 @@ def transpose(
     """
     back = np.zeros(columns + 1, np.int64)
     rows = np.empty(len(column), np.int32)
-    cpu = compiled_host()
-    if cpu and before is not None:
-        old, how = before
-        cpu.grow_transpose(*old, how.moved, ptr, column, how.rows, back, np.empty(columns, np.int64), rows)
-    elif cpu:
-        cpu.fill_transpose(ptr, column, back, rows)
+    if cpu := compiled_host():
+        old, how = before or ((_START, _NONE), _FROM_NOTHING)
+        cpu.fill_transpose(*old, how.moved, ptr, column, how.rows, back, np.empty(columns, np.int64), rows)
     else:
         order = np.argsort(column, kind="stable")
         rows[:] = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))[order]
@@ -109,14 +117,10 @@ def entity_graph(
     weights = np.empty(len(indices), np.float32)
     degree = np.zeros(units + entities)
     made = Graph(indptr, indices, weights, degree)
-    cpu = compiled_host()
-    if cpu and before is not None:
-        old, how = before
+    if cpu := compiled_host():
+        old, how = before or (Graph(_START, _NONE, np.empty(0, np.float32), np.empty(0)), _FROM_NOTHING)
         cursor = np.empty(entities, np.int64)
-        cpu.grow_graph(*old, *how, ptr, entity, count, bounds, float(chain), units, *made, cursor)
-        return made
-    if cpu:
-        cpu.fill_graph(ptr, entity, count, bounds, float(chain), units, *made)
+        cpu.fill_graph(*old, *how, ptr, entity, count, bounds, float(chain), units, *made, cursor)
         return made
     unit = np.repeat(np.arange(units), np.diff(ptr))
     share = count / np.bincount(unit, count, units)[unit]

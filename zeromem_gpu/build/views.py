@@ -128,12 +128,6 @@ def _assemble(
     )  # fmt: skip
 
 
-def positions(keys: np.ndarray, ascending: np.ndarray) -> np.ndarray:
-    """Where each key stands among ascending ones, int32; −1 for one that is not there."""
-    place = np.searchsorted(ascending, keys)
-    return np.where(np.append(ascending, 0)[place] == keys, place, -1).astype(np.int32)
-
-
 def _rows_and_levels(index: MemoryIndex, bank: Bank, ledger: Ledger, config: Config) -> tuple[Rows, Levels]:
     rows = canonical_rows(index, bank, ledger)
     windows = episodes = before = None

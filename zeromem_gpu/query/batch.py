@@ -16,6 +16,7 @@ from zeromem_gpu.text.entities import ANSWER_TYPES
 from zeromem_gpu.text.normalize import entity_name
 from zeromem_gpu.text.tokens import Analyzer, term_keys
 from zeromem_gpu.types import QueryProfile
+from zeromem_kernels.layout import positions
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,7 @@ class Keyed:
 
     def find(self, keys: np.ndarray) -> np.ndarray:
         """The row of each key, −1 for one without a vector."""
-        place = np.searchsorted(self.keys, keys)
-        return np.where(np.append(self.keys, 0)[place] == keys, place, -1)
+        return positions(keys, self.keys)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from zeromem_kernels.cpu.layout import (
     fill_ranges,
     fill_spans,
     fill_transpose,
-    grow_graph,
-    grow_transpose,
     order_sessions,
 )
 from zeromem_kernels.cpu.lexical import (
@@ -55,8 +53,6 @@ __all__ = [
     "fill_transpose",
     "fuse",
     "gather_rows",
-    "grow_graph",
-    "grow_transpose",
     "lookup",
     "min_max",
     "order_sessions",

@@ -15,70 +15,6 @@ def fill_ranges(begin, ptr, members):
 
 
 @njit(nogil=True, cache=True)
-def fill_transpose(ptr, column, back, rows):
-    """Rows by column: `back` is 0 on entry and the pointer at the end."""
-    for at in range(len(column)):
-        back[column[at] + 1] += 1
-    for c in range(1, len(back)):
-        back[c] += back[c - 1]
-    for row in range(len(ptr) - 1):
-        for at in range(ptr[row], ptr[row + 1]):
-            place = back[column[at]]
-            rows[place] = row
-            back[column[at]] = place + 1
-    for c in range(len(back) - 1, 0, -1):
-        back[c] = back[c - 1]
-    back[0] = 0
-
-
-@njit(nogil=True, cache=True)
-def fill_graph(ptr, entity, count, bounds, chain, units, indptr, indices, weights, degree):
-    """Rows of units, then of entities; `indptr` and `degree` are 0 on entry."""
-    for at in range(len(entity)):
-        indptr[units + entity[at] + 1] += 1
-    at = 0
-    for s in range(len(bounds) - 1):
-        for unit in range(bounds[s], bounds[s + 1]):
-            indptr[unit] = at
-            if chain > 0:
-                at += (unit > bounds[s]) + (unit + 1 < bounds[s + 1])
-            at += ptr[unit + 1] - ptr[unit]
-    edge = at
-    indptr[units] = edge
-    for node in range(units + 1, len(indptr)):
-        indptr[node] += indptr[node - 1]
-    for s in range(len(bounds) - 1):
-        for unit in range(bounds[s], bounds[s + 1]):
-            at = indptr[unit]
-            if chain > 0:
-                for other in (unit - 1, unit + 1):
-                    if bounds[s] <= other < bounds[s + 1]:
-                        indices[at] = other
-                        weights[at] = chain
-                        degree[unit] += chain
-                        at += 1
-            total = 0
-            for p in range(ptr[unit], ptr[unit + 1]):
-                total += count[p]
-            for p in range(ptr[unit], ptr[unit + 1]):
-                share = count[p] / total
-                node = units + entity[p]
-                indices[at] = node
-                weights[at] = share
-                degree[unit] += share
-                at += 1
-                # the pointer of an entity runs over its row and is put back below
-                back = indptr[node]
-                indices[back] = unit
-                weights[back] = share
-                degree[node] += share
-                indptr[node] = back + 1
-    for node in range(len(indptr) - 1, units, -1):
-        indptr[node] = indptr[node - 1]
-    indptr[units] = edge
-
-
-@njit(nogil=True, cache=True)
 def fill_colours(bounds, even, odd):
     """Units by the parity of their place in the session."""
     at_even, at_odd = 0, 0
@@ -183,8 +119,11 @@ def order_sessions(session, turn, arrival, earliest, starts, order, number):
 
 
 @njit(nogil=True, cache=True)
-def grow_transpose(old_back, old_rows, moved, ptr, column, first, back, cursor, rows):
-    """`fill_transpose` where the rows before `first` were there and old column c is now `moved[c]`."""
+def fill_transpose(old_back, old_rows, moved, ptr, column, first, back, cursor, rows):
+    """Rows by column, where those before `first` were there and old column c is now `moved[c]`.
+
+    `back` is 0 on entry and the pointer at the end.
+    """
     for c in range(len(moved)):
         back[moved[c] + 1] = old_back[c + 1] - old_back[c]
     for at in range(ptr[first], len(column)):
@@ -206,11 +145,14 @@ def grow_transpose(old_back, old_rows, moved, ptr, column, first, back, cursor, 
 
 
 @njit(nogil=True, cache=True)
-def grow_graph(
+def fill_graph(
     old_indptr, old_indices, old_weights, old_degree, old_units, moved,
     ptr, entity, count, bounds, chain, units, indptr, indices, weights, degree, cursor,
 ):  # fmt: skip
-    """`fill_graph` where the units before `old_units` were there and old entity e is now `moved[e]`."""
+    """Rows of units, then of entities, where the units before `old_units` were there.
+
+    Old entity e is now `moved[e]`; `indptr` and `degree` are 0 on entry.
+    """
     # the last old unit may have got a neighbour
     kept = max(old_units - 1, 0)
     for unit in range(kept):
