@@ -137,8 +137,7 @@ class Searcher:
         """Rank the questions of one part."""
         mine = {name: views[name] for name in sorted(set(names))}
         stack = self._stacks.get(index, mine, config, self._budget.banks(config))
-        order = {name: at for at, name in enumerate(mine)}
-        ready = Prepared(stack, batch, np.array([order[name] for name in names]), mine)
+        ready = _prepared(stack, batch, names, mine)
         clock.lap("prepare_s")
         hidden = _hidden(index, ready, names, boundaries, config)
         work = self._budget.work(config)
@@ -159,17 +158,12 @@ class Searcher:
         return self._toolbox.profiler().profile(questions, [speakers.get(name, ()) for name in names])
 
     def prepare(
-        self, index: MemoryIndex, profiles: Sequence[QueryProfile], names: Sequence[str], config: Config,
-        clock: Stopwatch | None = None,
-    ) -> Prepared:  # fmt: skip
+        self, index: MemoryIndex, profiles: Sequence[QueryProfile], names: Sequence[str], config: Config
+    ) -> Prepared:
         """Views and stack of the banks (each must exist), and the questions as arrays and vectors."""
-        clock = clock or Stopwatch()
         views, stack = self.refresh(index, names, config)
-        clock.lap("prepare_s")
         batch = self._batch(index, profiles, [views[name] for name in names], config)
-        clock.lap("encode_queries_s")
-        order = {name: at for at, name in enumerate(views)}
-        return Prepared(stack, batch, np.array([order[name] for name in names]), views)
+        return _prepared(stack, batch, names, views)
 
     def refresh(
         self, index: MemoryIndex, names: Sequence[str], config: Config
@@ -206,6 +200,14 @@ class Searcher:
             batch, vectors=asked, entity_vectors=Keyed(entities, named),
             word_vectors=Keyed(words, on_grid(alone)),
         )  # fmt: skip
+
+
+def _prepared(
+    stack: Stack, batch: QueryBatch, names: Sequence[str], views: dict[str, BankView]
+) -> Prepared:
+    """A batch whose questions ask the banks `names`, over the stack of `views`."""
+    order = {name: at for at, name in enumerate(views)}
+    return Prepared(stack, batch, np.array([order[name] for name in names]), views)
 
 
 def _unknown(asked: Ragged, live: Sequence[np.ndarray]) -> np.ndarray:

@@ -95,7 +95,9 @@ def ingest(
     report.timings["ner_s"] = time.perf_counter() - begin
 
     begin = time.perf_counter()
-    terms = _new_terms(index, units, facts, tools.analyzer)
+    apart = dict.fromkeys(text for unit in units for text in _beside(unit.trace))
+    beside = {text: Words.of(text, tools.analyzer) for text in apart}
+    terms = _new_terms(index, units, facts, beside)
     vectors = _encode(units, facts, terms, tools.encoder, config, progress, report)
     report.timings["encode_s"] = time.perf_counter() - begin
 
@@ -106,7 +108,9 @@ def ingest(
     banks = dict(index.banks)
     for name, mine in by_bank.items():
         bank = banks.get(name) or Bank(name, {})
-        grown = _append(index, bank, mine, facts[name], terms[name], vectors, tools.analyzer, config)
+        grown = _append(
+            index, bank, mine, facts[name], beside, terms[name], vectors, tools.analyzer, config
+        )
         banks[name] = _bury(index, grown, replaced.get(name, ()))
     grown_index = replace(index, banks=banks)
     report.timings["text_s"] += time.perf_counter() - begin
@@ -192,15 +196,14 @@ def _units(checked: CheckedTrace, config: Config) -> Iterable[_Unit]:
 
 
 def _new_terms(
-    index: MemoryIndex, units: list[_Unit], facts: dict[str, dict[str, TextFacts]], analyzer: Analyzer
+    index: MemoryIndex, units: list[_Unit], facts: dict[str, dict[str, TextFacts]], beside: dict[str, Words]
 ) -> dict[str, list[str]]:
     """Per bank, the terms of its new units that it has no vector of yet, in order of their first use."""
-    beside = {text: Words.of(text, analyzer).terms for unit in units for text in _beside(unit.trace)}
     used: dict[str, dict[str, None]] = {}
     for unit in units:
         mine = used.setdefault(unit.trace.bank, {})
         for text in _beside(unit.trace):
-            mine |= dict.fromkeys(beside[text])
+            mine |= dict.fromkeys(beside[text].terms)
         for words in facts[unit.trace.bank][unit.text].words:
             mine |= dict.fromkeys(words.terms)
     return {name: _unknown(index, name, list(terms)) for name, terms in used.items()}
@@ -282,6 +285,7 @@ def _append(
     bank: Bank,
     units: list[_Unit],
     facts: dict[str, TextFacts],
+    beside: dict[str, Words],
     terms: list[str],
     vectors: dict[str, np.ndarray],
     analyzer: Analyzer,
@@ -296,7 +300,6 @@ def _append(
     new: dict[str, list[tuple[object, ...]]] = {table: [] for table in index.arenas}
     matrices: dict[str, list[np.ndarray]] = {"units": [], "sentences": [], "entities": []}
     words = WordRows()
-    spoken: dict[str, Words] = {}
 
     def entity_row(name: str) -> int:
         key = term_key(name)
@@ -333,11 +336,8 @@ def _append(
         sentence0 = first["sentences"] + len(new["sentences"])
         new["sentences"] += [(row, unit.start + start, unit.start + end) for start, end in read.sentences]
         matrices["sentences"] += [vectors[text] for text in _sentence_texts(unit, read, config)]
-        speaker_text, caption = _beside(trace)
-        for text in (speaker_text, caption):
-            if text not in spoken:
-                spoken[text] = Words.of(text, analyzer)
-        words.add(row, sentence0, spoken[speaker_text], read.words, spoken[caption])
+        speaker_words, caption = (beside[text] for text in _beside(trace))
+        words.add(row, sentence0, speaker_words, read.words, caption)
         given = [entity_row(name) for name in map(entity_name, trace.entities) if name]
         found = [
             (entity_row(mention.name), mention.start)
