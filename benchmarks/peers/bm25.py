@@ -23,7 +23,7 @@ from zeromem_gpu.text.tokens import Analyzer
 from zeromem_kernels.lexical import Ragged, bm25_topk, lookup, slot_banks
 from zeromem_kernels.tiles import Tiles
 from zeromem_kernels.topk import TopK
-from zeromem_kernels.weights import Asked, Documents, weigh
+from zeromem_kernels.weights import weigh_collection
 
 K1, B, KEPT, WIDTH = 1.2, 0.75, 10, 32
 # what these do in Python a query, batch or not
@@ -84,15 +84,12 @@ class Ours:
         unit = np.repeat(np.arange(count), lengths)
         words = np.concatenate(corpus.documents)
         segment = build_segment(words, words, unit, 0, count)
-        at = torch.arange(count, dtype=torch.int32)
-        whole, ptr = torch.tensor([0, count]), torch.tensor([0, len(segment.terms)])
-        asked = Asked(
-            torch.zeros(len(segment.terms), dtype=torch.int64),
-            torch.from_numpy(segment.indptr[:-1]), torch.from_numpy(segment.indptr[1:]),
-            torch.from_numpy(segment.units), torch.from_numpy(segment.counts),
+        self._postings = weigh_collection(
+            torch.from_numpy(segment.indptr), torch.from_numpy(segment.units),
+            torch.from_numpy(segment.counts), torch.tensor(lengths), K1, B,
         )  # fmt: skip
-        self._postings = weigh(asked, whole, Documents(whole, torch.tensor(lengths), at, at + 1), K1, B)
-        self._terms, self._term_ptr = torch.from_numpy(segment.terms), ptr
+        self._terms = torch.from_numpy(segment.terms)
+        self._term_ptr = torch.tensor([0, len(segment.terms)])
         self._ptr = torch.tensor([0, count])
 
     def top(self, queries: Sequence[np.ndarray]) -> TopK:

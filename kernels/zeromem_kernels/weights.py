@@ -158,6 +158,27 @@ def weigh(asked: Asked, unit_ptr: Tensor, documents: Documents, k1: float, b: fl
     return Csr(ptr, document.int(), (idf[term] * tf * (k1 + 1) / held).float())
 
 
+def weigh_collection(
+    indptr: Tensor, units: Tensor, counts: Tensor, length: Tensor, k1: float, b: float
+) -> Csr:
+    """The weights of every term of one collection in which each unit is a document of its own.
+
+    Args:
+        indptr: int64 [terms + 1].
+        units: int32, the units of each term.
+        counts: int32, how often it stands in each.
+        length: int64 [units], words of each.
+        k1: saturation of repeated terms.
+        b: how much long documents are held back.
+
+    Returns:
+        As of `weigh`.
+    """
+    ptr, unit = length.new_tensor([0, len(length)]), torch.arange(len(length), dtype=torch.int32)
+    asked = Asked(torch.zeros(len(indptr) - 1, dtype=torch.int64), indptr[:-1], indptr[1:], units, counts)
+    return weigh(asked, ptr, Documents(ptr, length, unit, unit + 1), k1, b)
+
+
 def _sizes(indptr: Tensor, rows: Tensor) -> Tensor:
     """The length of each row; row −1 is as long as any."""
     if len(indptr) < 2:

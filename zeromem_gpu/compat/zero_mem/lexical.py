@@ -12,9 +12,11 @@ import torch
 
 from zeromem_gpu import Analyzer, InvalidInput
 from zeromem_gpu.compat.columns import tiles_for
+from zeromem_kernels.layout import pointer
 from zeromem_kernels.lexical import Ragged, bm25
 from zeromem_kernels.tiles import Csr
 from zeromem_kernels.topk import ordered_topk
+from zeromem_kernels.weights import weigh_collection
 
 # queries whose scores of all documents are held at once
 _AT_ONCE = 256
@@ -137,22 +139,17 @@ class BM25Index:
     def _build(self) -> _Built:
         """Postings by term, documents in their order inside each."""
         documents = list(self._documents.values())
-        lengths = np.array([sum(counts.values()) for counts in documents], np.float64)
+        lengths = np.array([sum(counts.values()) for counts in documents], np.int64)
         row = np.repeat(np.arange(len(documents)), [len(counts) for counts in documents])
         term = np.array([one for counts in documents for one in counts], np.int64)
-        tf = np.array([one for counts in documents for one in counts.values()], np.float64)
+        tf = np.array([one for counts in documents for one in counts.values()], np.int64)
         order = np.lexsort((row, term))
         row, term, tf = row[order], term[order], tf[order]
         frequency = np.bincount(term, minlength=len(self._terms))
-        average = max(float(lengths.mean()), 1.0)
-        idf = np.log1p((len(documents) - frequency + 0.5) / (frequency + 0.5))
-        norm = self.k1 * (1 - self.b + self.b * lengths[row] / average)
-        weight = idf[term] * tf * (self.k1 + 1) / (tf + norm)
-        indptr = np.concatenate([[0], np.cumsum(frequency)]).astype(np.int64)
-        postings = Csr(
-            torch.from_numpy(indptr),
-            torch.from_numpy(row.astype(np.int32)),
-            torch.from_numpy(weight.astype(np.float32)),
-        )
+        postings = weigh_collection(
+            torch.from_numpy(pointer(frequency)), torch.from_numpy(row.astype(np.int32)),
+            torch.from_numpy(tf.astype(np.int32)), torch.from_numpy(lengths), self.k1, self.b,
+        )  # fmt: skip
         ids = list(self._documents)
+        average = max(float(lengths.mean()), 1.0)
         return _Built(ids, {name: at for at, name in enumerate(ids)}, postings, frequency, average)
