@@ -1,0 +1,204 @@
+"""A CUDA device for machines without one: its tensors say `cuda:0`, what is done to them runs on the CPU.
+
+Code takes the very path that it takes on a card, kernels run in Triton's interpreter, and `Device` counts
+what makes the host wait there. A tensor of the host among those of the device is an error, as on a card.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import torch
+import triton.runtime.interpreter as interpreter
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+WHERE = torch.device("cuda:0")
+aten = torch.ops.aten
+# operations whose result's size only the device knows: the host waits to learn it
+_SIZED_BY_VALUES = {
+    aten.nonzero, aten.masked_select, aten._unique2, aten.unique_dim, aten.unique_consecutive,
+    aten.unique_dim_consecutive, aten.bincount,
+}  # fmt: skip
+_INDEXED = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}
+_KEPT = "_kept_on_the_device"
+
+
+class OnDevice(torch.Tensor):
+    """A tensor of the simulated device; `inner` holds its values."""
+
+    inner: torch.Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> OnDevice:
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, inner.size(), strides=inner.stride(), storage_offset=inner.storage_offset(),
+            dtype=inner.dtype, device="meta",  # a torch without CUDA cannot guard a CUDA tensor
+        )  # fmt: skip
+        made.inner = inner
+        return made
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return WHERE
+
+    @property
+    def is_cuda(self) -> bool:  # type: ignore[override]
+        return True
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise AssertionError(f"{func} on a tensor of a simulated device that was left")
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
+    def numpy(self) -> Any:
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first")
+
+    def data_ptr(self) -> int:
+        return self.inner.data_ptr()
+
+
+class Device(TorchDispatchMode):
+    """Runs operations on the device. `waits` counts what made the host wait, by the line that did it.
+
+    With `most` bytes, a larger piece of memory than that raises what torch raises on a card.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        super().__init__()
+        self.waits: Counter[str] = Counter()
+        self.operations: Counter[str] = Counter()
+        self.most, self.failed = most, 0
+
+    def wait(self, why: str) -> None:
+        here = [one for one in traceback.extract_stack() if "/zeromem_" in one.filename]
+        line = f"{here[-1].filename.rpartition('/')[2]}:{here[-1].lineno}" if here else "a test"
+        self.waits[f"{line} {why}"] += 1
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        here = any(isinstance(one, OnDevice) for one in given)
+        packet, asked = func.overloadpacket, kwargs.get("device")
+        to = here if asked is None else torch.device(asked).type == "cuda"
+        if packet in (aten._to_copy, aten.copy_):
+            self._copied(packet, given, to, kwargs)
+        elif here:
+            self._check(func, given)
+            self._waits_for(packet, args, kwargs)
+        self.operations[str(packet)] += here or to
+        out = func(*tree_map(_inner, args), **tree_map(_inner, kwargs))
+        if packet is aten._local_scalar_dense:
+            return out
+        wrapped = tree_map(lambda one: OnDevice(one) if to and isinstance(one, torch.Tensor) else one, out)
+        self._allocated(wrapped, given)
+        return wrapped
+
+    def _check(self, func: Any, given: list[torch.Tensor]) -> None:
+        host = [one for one in given if not isinstance(one, OnDevice) and one.dim() > 0]
+        if host:
+            raise RuntimeError(f"{func}: expected all tensors to be on the same device, cuda:0 and cpu")
+
+    def _copied(self, packet: Any, given: list[torch.Tensor], to: bool, kwargs: dict[str, Any]) -> None:
+        source = given[-1] if packet is aten.copy_ else given[0]
+        from_device = isinstance(source, OnDevice)
+        if packet is aten.copy_:
+            to = isinstance(given[0], OnDevice)
+        if from_device and not to:
+            self.wait("reads the device")
+        elif to and not from_device and not (kwargs.get("non_blocking") and hasattr(source, "pinned")):
+            self.wait("copies from memory that is not pinned")
+
+    def _waits_for(self, packet: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        if packet is aten._local_scalar_dense:
+            self.wait("reads a value")
+        elif packet is aten.equal:
+            self.wait("compares tensors")
+        elif packet in _SIZED_BY_VALUES:
+            self.wait(f"{packet} sizes its result by values")
+        elif packet is aten.repeat_interleave and kwargs.get("output_size") is None:
+            self.wait("repeat_interleave without output_size")
+        elif packet in _INDEXED and any(
+            one is not None and one.dtype in (torch.bool, torch.uint8) for one in args[1]
+        ):
+            self.wait("indexes by a mask")
+
+    def _allocated(self, out: Any, given: list[torch.Tensor]) -> None:
+        if self.most is None:
+            return
+        held = {one.inner.untyped_storage().data_ptr() for one in given if isinstance(one, OnDevice)}
+        for one in tree_leaves(out):
+            if isinstance(one, OnDevice):
+                store = one.inner.untyped_storage()
+                if store.nbytes() > self.most and store.data_ptr() not in held:
+                    self.failed += 1
+                    raise torch.cuda.OutOfMemoryError(f"CUDA out of memory. Tried {store.nbytes()} bytes")
+
+
+def _inner(one: Any) -> Any:
+    if isinstance(one, OnDevice):
+        return one.inner
+    return torch.device("cpu") if isinstance(one, torch.device) else one
+
+
+class Event:
+    """Counts in milliseconds what was recorded before it."""
+
+    count = 0
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        self.at = 0
+
+    def record(self, stream: Any = None) -> None:
+        Event.count += 1
+        self.at = Event.count
+
+    def elapsed_time(self, other: Event) -> float:
+        return float(other.at - self.at)
+
+
+@contextmanager
+def simulated_cuda(most: int | None = None) -> Iterator[Device]:
+    """Within this block torch has one CUDA device of compute capability 8.9."""
+    device = Device(most)
+    grid = interpreter.GridExecutor.__call__
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            return grid(self, *tree_map(_inner, args), **tree_map(_inner, kwargs))
+
+    def pinned(tensor: torch.Tensor) -> torch.Tensor:
+        copy = tensor.clone()
+        copy.pinned = True  # type: ignore[attr-defined]
+        return copy
+
+    facts = SimpleNamespace(L2_cache_size=72 << 20, total_memory=24 << 30, name="simulated")
+    cuda: dict[str, Callable[..., Any]] = {
+        "_lazy_init": lambda: None, "is_available": lambda: True, "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "get_device_capability": lambda *_: (8, 9), "get_device_properties": lambda *_: facts,
+        "get_device_name": lambda *_: "simulated", "device": lambda *_: nullcontext(),
+        "mem_get_info": lambda *_: (0, 24 << 30), "empty_cache": lambda: None,
+        "synchronize": lambda *_: None, "Event": Event,
+    }  # fmt: skip
+    with (
+        mock.patch.multiple(torch.cuda, **cuda),
+        mock.patch.object(interpreter.GridExecutor, "__call__", run),
+        mock.patch.object(torch.Tensor, "pin_memory", pinned),
+        device,
+    ):
+        # torch.tensor(…, device="cuda") makes it on the CPU and copies, as it does for torch's fake tensors
+        torch._C._set_only_lift_cpu_tensors(True)
+        try:
+            yield device
+        finally:
+            torch._C._set_only_lift_cpu_tensors(False)
