@@ -70,17 +70,24 @@ class OnDevice(torch.Tensor):
 class Device(TorchDispatchMode):
     """Runs operations on the device. `waits` counts what made the host wait, by the line that did it.
 
-    With `most` bytes, a larger piece of memory than that raises what torch raises on a card.
+    `failing` says how often an operation or a kernel of Triton's, by name, finds no memory left.
     """
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.waits: Counter[str] = Counter()
         self.operations: Counter[str] = Counter()
-        self.most, self.failed = most, 0
+        self.failing: Counter[str] = Counter()
+        # what runs again in a replay, while a graph is captured
+        self.capturing: list[Callable[[], None]] | None = None
+        self.launches = self.replays = 0
 
     def wait(self, why: str) -> None:
-        here = [one for one in traceback.extract_stack() if "/zeromem_" in one.filename]
+        if self.capturing is not None:
+            raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing: {why}")
+        stack = [one for one in traceback.extract_stack() if "/zeromem_" in one.filename]
+        # not the helper that expands lists for others
+        here = [one for one in stack if one.name != "expand"]
         line = f"{here[-1].filename.rpartition('/')[2]}:{here[-1].lineno}" if here else "a test"
         self.waits[f"{line} {why}"] += 1
 
@@ -96,12 +103,38 @@ class Device(TorchDispatchMode):
             self._check(func, given)
             self._waits_for(packet, args, kwargs)
         self.operations[str(packet)] += here or to
-        out = func(*tree_map(_inner, args), **tree_map(_inner, kwargs))
+        self._fails(str(packet))
+        out = self._run(func, tree_map(_inner, args), tree_map(_inner, kwargs))
         if packet is aten._local_scalar_dense:
             return out
-        wrapped = tree_map(lambda one: OnDevice(one) if to and isinstance(one, torch.Tensor) else one, out)
-        self._allocated(wrapped, given)
-        return wrapped
+        return tree_map(lambda one: OnDevice(one) if to and _is(one) else one, out)
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        out = func(*args, **kwargs)
+        if self.capturing is not None:
+            held = {one.untyped_storage().data_ptr() for one in tree_leaves((args, kwargs)) if _is(one)}
+            fresh = [at for at, one in enumerate(tree_leaves(out)) if _is(one) and _store(one) not in held]
+
+            def again() -> None:
+                made, kept = tree_leaves(func(*args, **kwargs)), tree_leaves(out)
+                for at in fresh:
+                    kept[at].copy_(made[at])
+
+            self.capturing.append(again)
+        return out
+
+    def launch(self, name: str, run: Callable[[], None]) -> None:
+        """A kernel of Triton's."""
+        self._fails(name)
+        self.launches += 1
+        run()
+        if self.capturing is not None:
+            self.capturing.append(run)
+
+    def _fails(self, name: str) -> None:
+        if self.failing[name] > 0:
+            self.failing[name] -= 1
+            raise torch.cuda.OutOfMemoryError(f"CUDA out of memory. Tried to allocate 20.00 MiB for {name}")
 
     def _check(self, func: Any, given: list[torch.Tensor]) -> None:
         host = [one for one in given if not isinstance(one, OnDevice) and one.dim() > 0]
@@ -113,6 +146,8 @@ class Device(TorchDispatchMode):
         from_device = isinstance(source, OnDevice)
         if packet is aten.copy_:
             to = isinstance(given[0], OnDevice)
+        if to and not from_device and self.capturing is not None:
+            self.wait("copies from the host")
         if from_device and not to:
             self.wait("reads the device")
         elif to and not from_device and not (kwargs.get("non_blocking") and hasattr(source, "pinned")):
@@ -132,16 +167,13 @@ class Device(TorchDispatchMode):
         ):
             self.wait("indexes by a mask")
 
-    def _allocated(self, out: Any, given: list[torch.Tensor]) -> None:
-        if self.most is None:
-            return
-        held = {one.inner.untyped_storage().data_ptr() for one in given if isinstance(one, OnDevice)}
-        for one in tree_leaves(out):
-            if isinstance(one, OnDevice):
-                store = one.inner.untyped_storage()
-                if store.nbytes() > self.most and store.data_ptr() not in held:
-                    self.failed += 1
-                    raise torch.cuda.OutOfMemoryError(f"CUDA out of memory. Tried {store.nbytes()} bytes")
+
+def _is(one: Any) -> bool:
+    return isinstance(one, torch.Tensor)
+
+
+def _store(one: torch.Tensor) -> int:
+    return one.untyped_storage().data_ptr()
 
 
 def _inner(one: Any) -> Any:
@@ -166,21 +198,49 @@ class Event:
         return float(other.at - self.at)
 
 
+class Graph:
+    """A CUDA graph: its operations run again, on the memory that they had."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.operations: list[Callable[[], None]] = []
+
+    def replay(self) -> None:
+        self.device.replays += 1
+        with _disable_current_modes():
+            for operation in self.operations:
+                operation()
+
+
 @contextmanager
-def simulated_cuda(most: int | None = None) -> Iterator[Device]:
+def simulated_cuda() -> Iterator[Device]:
     """Within this block torch has one CUDA device of compute capability 8.9."""
-    device = Device(most)
+    device = Device()
     grid = interpreter.GridExecutor.__call__
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _disable_current_modes():
-            return grid(self, *tree_map(_inner, args), **tree_map(_inner, kwargs))
+        given = tree_map(_inner, args), tree_map(_inner, kwargs)
+
+        def once() -> None:
+            with _disable_current_modes():
+                grid(self, *given[0], **given[1])
+
+        device.launch(self.fn.__name__, once)
 
     def pinned(tensor: torch.Tensor) -> torch.Tensor:
         copy = tensor.clone()
         copy.pinned = True  # type: ignore[attr-defined]
         return copy
 
+    @contextmanager
+    def capture(graph: Graph, **_: Any) -> Iterator[None]:
+        device.capturing = graph.operations
+        try:
+            yield
+        finally:
+            device.capturing = None
+
+    stream = SimpleNamespace(wait_stream=lambda _: None)
     facts = SimpleNamespace(L2_cache_size=72 << 20, total_memory=24 << 30, name="simulated")
     cuda: dict[str, Callable[..., Any]] = {
         "_lazy_init": lambda: None, "is_available": lambda: True, "device_count": lambda: 1,
@@ -188,7 +248,9 @@ def simulated_cuda(most: int | None = None) -> Iterator[Device]:
         "get_device_capability": lambda *_: (8, 9), "get_device_properties": lambda *_: facts,
         "get_device_name": lambda *_: "simulated", "device": lambda *_: nullcontext(),
         "mem_get_info": lambda *_: (0, 24 << 30), "empty_cache": lambda: None,
-        "synchronize": lambda *_: None, "Event": Event,
+        "synchronize": lambda *_: None, "Event": Event, "CUDAGraph": lambda: Graph(device),
+        "graph": capture, "graph_pool_handle": lambda: (0, 0), "Stream": lambda *_: stream,
+        "current_stream": lambda *_: stream, "stream": lambda _: nullcontext(),
     }  # fmt: skip
     with (
         mock.patch.multiple(torch.cuda, **cuda),

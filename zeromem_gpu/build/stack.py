@@ -59,9 +59,9 @@ class Stack:
     """All arrays that retrieval reads for the banks of a batch.
 
     `ptr` holds int64 [banks + 1] boundaries for units, spans, windows, episodes, sentences, entities,
-    nodes and terms (words that have a vector), `host_ptr` the same in NumPy; `host_terms` is, per bank, what
-    `term_keys` and `term_rows` are on the device. Ids inside arrays are local to their bank. `places` is
-    where units stand that `lexicons` know by arrival. `kept` holds what searches make of a stack once.
+    nodes and terms (words that have a vector), `host_ptr` the same in NumPy; `host_terms` holds
+    `term_keys` and `term_rows` by bank there. Ids inside arrays are local to their bank. `places` is
+    where units stand that `lexicons` know by arrival. `kept` is what searches make of a stack once.
     """
 
     device: torch.device

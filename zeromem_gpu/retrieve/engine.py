@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from zeromem_gpu.retrieve.signals import Signals
 from zeromem_gpu.stopwatch import Stopwatch, stopwatch
 from zeromem_kernels.fusion import fuse, scaled
 from zeromem_kernels.layout import pointer
+from zeromem_kernels.replay import Replays
 from zeromem_kernels.topk import TopK, kept_mask
 from zeromem_kernels.transfer import to_host
 
@@ -61,7 +62,7 @@ class Ranked:
 
 def retrieve(
     stack: Stack, banks: np.ndarray, batch: QueryBatch, hidden: Hidden | None, config: Config,
-    budget: int | None = None, listed: int = 0,
+    budget: int | None = None, listed: int = 0, replays: Replays | None = None,
 ) -> Ranked:  # fmt: skip
     """Rank every question's units in its own bank.
 
@@ -73,14 +74,19 @@ def retrieve(
         config: the method's numbers.
         budget: bytes of working memory, `config.batch_bytes` where it is None; no score depends on it.
         listed: how many units of each view's own ranking to return in `lists`.
+        replays: graphs of what ran before, on a device that has them.
     """
     timings: dict[str, float] = {}
     ran: list[tuple[Group, dict[str, Tensor], Stopwatch]] = []
     for group in cut(banks, stack, batch, budget or config.batch_bytes):
         if hidden is not None:
-            group = replace(group, hidden=_hidden_matrix(group, hidden))
+            group = group.within(_hidden_matrix(group, hidden))
         clock = stopwatch(timings, stack.device)
-        ran.append((group, _run(group, _within(config, group), clock, listed), clock))
+        signals = Signals(group, _within(config, group))
+        found = (
+            _run(signals, clock, listed) if replays is None else _replayed(signals, clock, listed, replays)
+        )
+        ran.append((group, found, clock))
     parts = _on_the_host(ran)
     empty = {"rows": -1, "rules": -1, "scores": 0.0, "graph": np.nan, "hierarchy": np.nan, "sweeps": 0}
     out = {name: _gather(parts, name, len(batch), value) for name, value in empty.items()}
@@ -98,10 +104,31 @@ def _within(config: Config, group: Group) -> Config:
     return config.replace(top_k=top_k, candidates=min(max(config.candidates, top_k), tallest))
 
 
-def _run(group: Group, config: Config, clock: Stopwatch, listed: int) -> dict[str, Tensor]:
+def _replayed(signals: Signals, clock: Stopwatch, listed: int, replays: Replays) -> dict[str, Tensor]:
+    """`_run`, all of it that does not depend on how long the questions are as one graph."""
+    group, config = signals.group, signals.config
+    matrices = signals.questions.matrices()
+    clock.lap("signals_s")
+    inputs = {name: one for name, one in matrices.items() if one is not None}
+    if group.hidden is not None:
+        inputs["hidden"] = group.hidden
+    still = group.within(None)
+    missing = dict.fromkeys(name for name, one in matrices.items() if one is None)
+
+    def call(given: dict[str, Tensor]) -> dict[str, Tensor]:
+        # what a graph is kept with must not hold the matrices of the batch that it was captured with
+        mine = still.within(given.get("hidden"))
+        return _run(Signals.fixed(mine, config, {**given, **missing}), Stopwatch(), listed)
+
+    key = (group.tiles.host_bank.tobytes(), group.tiles.width, config, listed)
+    found = replays.run(group.stack, key, group.size, inputs, call)
+    clock.lap("views_s")
+    return found
+
+
+def _run(signals: Signals, clock: Stopwatch, listed: int) -> dict[str, Tensor]:
     """Run one group: the columns of `Ranked` as [T, n, width]."""
-    signals = Signals(group, config)
-    units = signals.units
+    group, config, units = signals.group, signals.config, signals.units
     _ = signals.dense, signals.lexical, signals.phrase, signals.subject
     clock.lap("signals_s")
     graph = graph_view(signals) if config.views != "hierarchy" else None

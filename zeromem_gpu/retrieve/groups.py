@@ -7,7 +7,7 @@ it, so that at most half of a tile is empty. Tiles of one width run together. No
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,8 @@ from zeromem_kernels.weights import Asked, gather_counts
 WIDEST = 32
 # float32 matrices of one unit row that are alive at the worst moment; measured, rounded up
 _LIVE_MATRICES = 24
+# whose rows are counted for that
+_COUNTED = ("units", "sentences", "nodes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,19 @@ class Group:
         """The row axes of this group by name, as in `Stack.ptr`."""
         known = self.stack.host_ptr
         return {name: self.tiles.axis(ptr, known[name]) for name, ptr in self.stack.ptr.items()}
+
+    def within(self, hidden: Tensor | None) -> Group:
+        """The same tiles with boundaries."""
+        made = replace(self, hidden=hidden)
+        # where a cached property keeps what it found
+        made.__dict__["axes"] = self.axes
+        return made
+
+    @property
+    def size(self) -> int:
+        """Bytes of the matrices that are alive at the worst moment."""
+        rows = sum(self.axes[name].rows for name in _COUNTED)
+        return rows * self.tiles.width * 4 * _LIVE_MATRICES
 
     @cached_property
     def queries(self) -> Tensor:
@@ -114,7 +129,7 @@ def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iter
     """
     order = np.argsort(banks, kind="stable")
     present, counts = np.unique(banks, return_counts=True)
-    rows = np.diff(sum(stack.host_ptr[name] for name in ("units", "sentences", "nodes")))
+    rows = np.diff(sum(stack.host_ptr[name] for name in _COUNTED))
     tiles: dict[int, list[tuple[int, np.ndarray]]] = {}
     begin = 0
     for bank, count in zip(present.tolist(), counts.tolist(), strict=True):

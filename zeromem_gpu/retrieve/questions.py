@@ -1,11 +1,12 @@
 """What the questions of a group bring to it, as matrices of the group's own shape.
 
 Their words, names and phrases are ragged; what they are turned into here is not, so that all that follows
-has sizes that the group alone decides and can be replayed for other questions (see `replay.py`).
+has sizes that the group alone decides and can be replayed for other questions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,9 +41,10 @@ class Questions:
         names = _OF_BOTH + _OF_GRAPH * (views != "hierarchy") + _OF_HIERARCHY * (views != "graph")
         return {name: getattr(self, name) for name in names}
 
-    def fixed(self, matrices: dict[str, Tensor | None], group: Group) -> Questions:
+    @classmethod
+    def fixed(cls, group: Group, config: Config, matrices: Mapping[str, Tensor | None]) -> Questions:
         """Questions of a group that are these matrices, whatever its batch holds."""
-        made = Questions(group, self.config)
+        made = cls(group, config)
         # where a cached property keeps what it found
         made.__dict__.update(matrices)
         return made

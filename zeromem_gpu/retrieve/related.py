@@ -1,8 +1,8 @@
 """BM25 of words near to the questions' without asking the device anything: the form of a card.
 
 Σ near(t, t′) · rarity(t′)² · w(t′, d) is a matrix of shares, near · rarity² of each word of a bank for
-each question, times the weights of the bank's words in its units. Both have sizes that the host knows, where
-a list of the near words (`words.py`) is as long as the device finds it to be.
+each question, times the weights of the bank's words in its units. Both have sizes that the host knows,
+where a list of the near words (`words.py`) is as long as the device finds it to be.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +24,14 @@ class Signals:
 
     group: Group
     config: Config
+
+    @classmethod
+    def fixed(cls, group: Group, config: Config, matrices: Mapping[str, Tensor | None]) -> Signals:
+        """Signals of questions that are these matrices."""
+        made = cls(group, config)
+        # where a cached property keeps what it found
+        made.__dict__["questions"] = Questions.fixed(group, config, matrices)
+        return made
 
     @cached_property
     def questions(self) -> Questions:
