@@ -9,6 +9,7 @@ Columns past a tile's own queries hold defined values that nobody reads.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,8 @@ from torch import Tensor
 from zeromem_kernels.errors import NoDevice
 from zeromem_kernels.slices import Slices, build_slices
 from zeromem_kernels.transfer import to_device
+
+logger = logging.getLogger(__name__)
 
 
 class Csr(NamedTuple):
@@ -231,7 +234,10 @@ def compiled_host() -> ModuleType | None:
 
 
 def on_triton(tensor: Tensor) -> bool:
-    """Whether the Triton form serves: for CUDA tensors. Raises `NoDevice` where it cannot run there."""
+    """Whether the Triton form serves: for CUDA tensors, where triton is there (said once where it is not).
+
+    Raises `NoDevice` for a card that is too old for it.
+    """
     if _form.get():
         return _form.get() == "triton"
     return tensor.is_cuda and _fit_for_triton(tensor.device.index or 0)
@@ -240,7 +246,11 @@ def on_triton(tensor: Tensor) -> bool:
 @lru_cache
 def _fit_for_triton(index: int) -> bool:
     if find_spec("triton") is None:
-        raise NoDevice("CUDA tensors need triton: pip install 'zeromem-gpu[cuda]', or device='cpu'")
+        logger.warning(
+            "triton is not installed: torch's operations serve in place of its kernels. "
+            "pip install 'zeromem-gpu[cuda]' (said once)"
+        )
+        return False
     major, minor = torch.cuda.get_device_capability(index)
     if major < 8:
         name = torch.cuda.get_device_name(index)

@@ -12,6 +12,9 @@ import torch
 from tests.pipeline.test_triton_engine import QUESTIONS, filled
 from tests.simulated_cuda import Device, simulated_cuda
 from zeromem_gpu import Boundary, Config, Memory, SearchResult
+from zeromem_gpu.device import say_what_serves
+from zeromem_gpu.doctor import examine
+from zeromem_kernels import tiles
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="simulates the device that is here")
 
@@ -125,6 +128,37 @@ def test_what_cannot_be_captured_runs_without_a_graph(
     (said,) = [one.getMessage() for one in caplog.records if "CUDA graph" in one.getMessage()]
     assert "reads a value" in said
     assert "kayak" not in said
+
+
+def test_what_is_missing_for_a_card_is_said_once_and_named_by_doctor(
+    device: Device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("zeromem_gpu.device.find_spec", lambda name: None if name != "cuvs" else name)
+    say_what_serves.cache_clear()
+    for _ in range(2):
+        filled(device="cuda")
+    (record,) = caplog.records
+    assert "without triton, torch's operations serve" in record.getMessage()
+    assert "without cupy-cuda13x, a Triton kernel serves BM25" in record.getMessage()
+    assert "cuvs" not in record.getMessage()
+    say_what_serves.cache_clear()
+    (check,) = [one for one in examine() if one.name == "extra cuda"]
+    assert not check.ok
+    assert "cupy-cuda13x" in check.detail
+    assert "a Triton kernel serves BM25" in check.detail
+    assert "pip install" in check.remedy
+
+
+def test_without_triton_a_card_answers_the_same(
+    plain: Memory, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiles._fit_for_triton.cache_clear()
+    monkeypatch.setattr(tiles, "find_spec", lambda name: None)
+    device.launches = 0
+    found = search(filled(device="cuda"), QUESTIONS, boundary=BOUNDED)
+    tiles._fit_for_triton.cache_clear()
+    assert device.launches == 0
+    same(found, search(plain, QUESTIONS, boundary=BOUNDED))
 
 
 def test_running_out_of_memory_on_a_card_halves_the_budget_and_goes_on(
