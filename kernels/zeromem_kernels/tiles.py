@@ -39,7 +39,8 @@ class Csr(NamedTuple):
     `indptr` is int64 [rows + 1] over the whole stack, `indices` int32 with ids local to the bank,
     `weights` float32 beside them. `slices` is the same table for the Triton forms, which make it anew in
     every call where it is None. `host_bounds` int64 [banks + 1], NumPy, are the entries of each bank; where
-    it is None the device is asked how many there are.
+    it is None the device is asked how many there are. `peaks` float32 [rows] is the largest weight of each
+    row, where it is kept (`weights.term_peaks`).
     """
 
     indptr: Tensor
@@ -47,6 +48,7 @@ class Csr(NamedTuple):
     weights: Tensor
     slices: Slices | None = None
     host_bounds: np.ndarray | None = None
+    peaks: Tensor | None = None
 
 
 def slice_table(csr: Csr, ptr: Tensor, source_ptr: Tensor) -> Slices:
