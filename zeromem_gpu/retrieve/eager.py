@@ -16,7 +16,7 @@ from torch import Tensor
 from zeromem_gpu.build.stack import Stack
 from zeromem_kernels.lexical import lookup
 from zeromem_kernels.tiles import Csr
-from zeromem_kernels.weights import Asked, Documents, gather_counts, weigh
+from zeromem_kernels.weights import Asked, Documents, gather_counts, term_peaks, weigh
 
 
 class Words(NamedTuple):
@@ -46,6 +46,8 @@ def weights_of(stack: Stack, level: str, k1: float, b: float) -> Csr:
     if kept is None or kept[:2] != (k1, b):
         words = words_of(stack)
         made = weigh(words.units, stack.ptr["units"], documents_of(stack, level), k1, b)
+        # a kernel scales a query's sums by its terms' largest weights
+        made = made._replace(peaks=term_peaks(made))
         kept = stack.kept["weights", level] = (k1, b, made)
     return kept[2]
 
