@@ -73,6 +73,7 @@ def graph_view(signals: Signals) -> GraphView:
         (config.graph_type, signals.answer_type),
         (config.graph_reply, signals.asked),
         (config.graph_related, signals.related if config.graph_related > 0 else None),
+        (config.graph_learned, signals.learned if config.graph_learned > 0 else None),
     ):
         if signal is not None and weight > 0:
             scores = scores + weight * signal

@@ -6,7 +6,7 @@ it, so that at most half of a tile is empty. Tiles of one width run together. No
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,8 +18,8 @@ from zeromem_gpu.build.stack import Lexicon, Stack
 from zeromem_gpu.query.batch import QueryBatch
 from zeromem_gpu.query.batch import Ragged as Keys
 from zeromem_kernels.lexical import Phrases, Ragged, lookup, slot_banks
-from zeromem_kernels.tiles import Axis, Tiles
-from zeromem_kernels.weights import Asked, gather_counts
+from zeromem_kernels.tiles import Axis, Csr, Tiles
+from zeromem_kernels.weights import Asked, Counts, gather_counts, given
 
 WIDEST = 32
 # float32 matrices of one unit row that are alive at the worst moment; measured, rounded up
@@ -68,7 +68,19 @@ class Group:
 
     def asked_terms(self) -> tuple[Asked, Tensor, Ragged]:
         """The distinct terms of each bank with their units, their boundaries, and each slot's."""
-        mine, device = self.batch.terms.take(self.query), self.stack.device
+        parts = [lexicon.counts for lexicon in self.stack.lexicons]
+        return self._gathered(self.batch.terms.take(self.query), parts)
+
+    def learned_terms(self) -> tuple[Csr, Tensor, Ragged, Tensor]:
+        """The distinct tokens with their units, boundaries, and the tokens and weights of each slot."""
+        mine = self.batch.learned.take(self.query)
+        tokens = Keys(mine.indptr, mine.ids.astype(np.int64))
+        found, ptr, slots = self._gathered(tokens, self.stack.learned)
+        return given(found), ptr, slots, torch.from_numpy(mine.weights).to(self.stack.device)
+
+    def _gathered(self, mine: Keys, parts: Sequence[Counts]) -> tuple[Asked, Tensor, Ragged]:
+        """The distinct keys of each bank with what `parts` know of them, their boundaries, each slot's."""
+        device = self.stack.device
         slots = np.repeat(np.arange(len(self.query)), np.diff(mine.ptr))
         bank = self.tiles.host_bank[slots // self.tiles.width]
         order = np.lexsort((mine.values, bank))
@@ -79,7 +91,6 @@ class Group:
         local = np.empty(len(keys), np.int32)
         local[order] = np.cumsum(fresh) - 1 - ptr[bank]
         banks, wanted = (torch.from_numpy(part[fresh]).to(device) for part in (bank, keys))
-        parts = [lexicon.counts for lexicon in self.stack.lexicons]
         rows = [lookup(banks, wanted, part.ptr, part.keys) for part in parts]
         found = gather_counts(parts, rows, banks, self.stack.places)
         slot_ptr, ids = (torch.from_numpy(part).to(device) for part in (mine.ptr, local))

@@ -135,6 +135,14 @@ class Signals:
         found = bm25(near.postings, near.ptr, near.terms, self.units, near.shares)
         return scale_to_max(found, self.units, self.visible)
 
+    @cached_property
+    def learned(self) -> Tensor | None:
+        """sc(Σ of products) of the encoder's token weights, or None where no bank has any."""
+        if not self.group.stack.learned:
+            return None
+        postings, ptr, tokens, weights = self.group.learned_terms()
+        return scale_to_max(bm25(postings, ptr, tokens, self.units, weights), self.units, self.visible)
+
     def bm25_of(self, documents: Documents, axis: Axis, visible: Tensor | None) -> Tensor:
         """sc(BM25) over the documents of a level."""
         asked, ptr, terms = self.terms
