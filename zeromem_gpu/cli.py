@@ -273,12 +273,16 @@ def info(
 def vectors_export(
     encoder: EncoderName,
     out: Annotated[Path, typer.Option(help="The safetensors file to write.")],
+    device: Device = None,
     cache: Cache = None,
 ) -> None:
-    """Write an encoder's cached vectors to a file that `--vectors` reads on any machine."""
+    """Write what the cache holds of an encoder to a file that `--vectors` reads on any machine.
+
+    Vectors made on a GPU are kept apart from those of a CPU: they are exported for the device given.
+    """
     from zeromem_gpu import Memory
 
-    memory = Memory(encoder=encoder, device="cpu", cache_dir=cache)
+    memory = Memory(encoder=encoder, device=device, cache_dir=cache)
     try:
         count = memory.export_vectors(out)
     except OSError as error:

@@ -66,6 +66,7 @@ class Config:
     local_radius: int = _number(1, 0, 8, "open: turns on each side of a local span")
     episode_sigma: float = _number(0.5, -5.0, 5.0, "open: break below mean - sigma * std of a session")
     episode_gap_hours: float = _number(6.0, 0.0, 1e6, "open: a longer silence starts a new episode")
+    learned_weights: bool = _choice(False, "open: the encoder's token weights of units are kept (BGE-M3)")
     window_vectors: Vectors = _choice("pooled", "open: window and episode vectors, mean or encoded")
 
     # -- BM25 (paper: lexical access signal; constants open) --
@@ -94,6 +95,7 @@ class Config:
     graph_reply: float = _number(0.3, 0.0, 10.0, "open: fit of the question that a turn replies to")
     graph_related: float = _number(0.5, 0.0, 10.0, "open: words near a question's in meaning")
     related_floor: float = _number(0.5, 0.0, 0.99, "open: cosine from which two words are near")
+    graph_learned: float = _number(0.0, 0.0, 10.0, "open: the encoder's token weights in that ranking")
     graph_bridge: float = _number(2.0, 0.0, 10.0, "open: a ranked unit tells of the name a unit was given")
     bridge_power: float = _number(2.0, 0.1, 64.0, "open: how high such a unit has to rank")
 
@@ -106,6 +108,7 @@ class Config:
     temporal: float = _number(2.5, 0.0, 10.0, "open: temporal validity of a turn")
     temporal_days: float = _number(14.0, 0.01, 1e5, "open: decay outside the validity interval")
     answer_type: float = _number(0.5, 0.0, 10.0, "open: a turn holds the expected type of answer")
+    learned: float = _number(0.0, 0.0, 10.0, "open: the encoder's token weights of a turn")
     reply: float = _number(0.8, 0.0, 10.0, "open: fit of the question that a turn replies to")
     local_share: float = _number(0.4, 0.0, 10.0, "open: a turn's share of its local span's score")
     window_share: float = _number(2.5, 0.0, 10.0, "open: a turn's share of its best window's score")
@@ -141,6 +144,19 @@ class Config:
             raise InvalidInput(
                 "window_stride", self.window_stride, f"at most window_size ({self.window_size})"
             )
+        for name in ("learned", "graph_learned"):
+            if getattr(self, name) > 0 and not self.learned_weights:
+                raise InvalidInput(
+                    name, getattr(self, name), "0 without learned_weights",
+                    "Build the index with learned_weights=True and an encoder that gives token weights.",
+                )  # fmt: skip
+
+    @property
+    def asks_learned(self) -> bool:
+        """Whether a view counts the encoder's token weights."""
+        return (self.learned > 0 and self.views != "graph") or (
+            self.graph_learned > 0 and self.views != "hierarchy"
+        )
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; an unknown name is an `InvalidInput` that lists the known."""

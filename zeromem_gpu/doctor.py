@@ -15,6 +15,7 @@ from zeromem_gpu.cache import DiskCache, default_cache_dir
 from zeromem_gpu.config import Config
 from zeromem_gpu.device import missing_for_cards, resolve_device
 from zeromem_gpu.encoders import resolve_encoder
+from zeromem_gpu.encoders.lexical import weighs
 from zeromem_gpu.encoders.vector_file import VectorFile
 from zeromem_gpu.errors import ZeroMemError
 from zeromem_gpu.text.entities import SpacyExtractor
@@ -172,6 +173,8 @@ def _index(directory: Path, vectors: Path | None) -> Iterator[Check]:
         fatal=True,
     )
     yield _compared(encoder, made, export if vectors else f"{again} --encoder {quote(name)}")
+    if config.learned_weights and encoder.ok:
+        yield _weights(name, vectors, export if vectors else _get_encoder(name))
     read = fingerprint["ner"]
     pipeline = _get_pipeline(read)
     entities = _tried(
@@ -197,6 +200,15 @@ def _bank_entities(directory: Path, found: Check, read: Mapping[str, str]) -> It
         # no command takes an extractor by bank
         remedy = "" if same else f"Memory.open({str(directory)!r}, extractor={{{banks[0]!r}: …}}) in Python"
         yield Check(name, same, detail, remedy, fatal=not same)
+
+
+def _weights(name: str, vectors: Path | None, remedy: str) -> Check:
+    """Whether what encodes questions here gives token weights, as what built the index did."""
+    if weighs(resolve_encoder(name, vectors=vectors)):
+        return Check("index token weights", True, f"{name} gives them")
+    detail = "kept in the index, but not given by what encodes questions here; searches with learned or "
+    detail += "graph_learned above 0, and additions, are refused"
+    return Check("index token weights", False, detail, remedy)
 
 
 def _version_faults(directory: Path, found: Findings) -> Iterator[Check]:

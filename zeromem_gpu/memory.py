@@ -414,6 +414,7 @@ class Memory:
             "entities": count("entities"),
             "words": count("tokens"),
             "vocabulary": count("terms"),
+            "weights": count("learned"),
             "bytes": sum(arena.nbytes for arena in index.arenas.values()) if index is not None else 0,
             "device": str(self.device),
             "version": self._version,

@@ -15,6 +15,7 @@ from zeromem_gpu.build.stack import Stack
 from zeromem_gpu.build.views import BankView, bank_ledger, bank_view
 from zeromem_gpu.config import Config
 from zeromem_gpu.device import say_what_serves
+from zeromem_gpu.encoders.lexical import checked_weights
 from zeromem_gpu.encoders.protocol import checked_encode
 from zeromem_gpu.errors import InvalidInput, OutOfMemory
 from zeromem_gpu.query.batch import Keyed, QueryBatch, Ragged, build_batch
@@ -190,6 +191,10 @@ class Searcher:
         tools = self._toolbox.tools()
         texts = [clean(profile.text) for profile in profiles]
         batch = build_batch(profiles, np.zeros((len(texts), index.dim), np.float32), tools.analyzer)
+        learned = batch.learned
+        if config.asks_learned:
+            argument = "learned" if config.learned > 0 else "graph_learned"
+            learned = checked_weights(tools.encoder, texts, argument)
         entities = _unknown(batch.entities, [view.rows.entity_keys for view in views])
         words = np.empty(0, np.int64)
         if config.graph_related > 0 and config.views != "hierarchy":
@@ -204,7 +209,7 @@ class Searcher:
         asked, named, alone = np.split(vectors, [len(texts), len(texts) + len(names)])
         return replace(
             batch, vectors=asked, entity_vectors=Keyed(entities, named),
-            word_vectors=Keyed(words, on_grid(alone)),
+            word_vectors=Keyed(words, on_grid(alone)), learned=learned,
         )  # fmt: skip
 
 

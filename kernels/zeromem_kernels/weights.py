@@ -24,7 +24,7 @@ class Counts(NamedTuple):
 
     `ptr` int64 [banks + 1] are the terms of each bank, `keys` int64 ascending inside a bank. Term i
     stands in the stored units `units[indptr[i]:indptr[i+1]]` (int32, local to the bank), `counts` int32
-    times in each.
+    times in each. Where weights are given, `counts` are these, float32 (see `given`).
     """
 
     ptr: Tensor
@@ -59,7 +59,8 @@ class Documents(NamedTuple):
 class Asked(NamedTuple):
     """Live units of some terms: term i stands in rows `units[begin[i]:end[i]]`, `counts` times in each.
 
-    `banks` int64 [terms] is the stacked bank of each, ascending; `begin`, `end` int64; the others int32.
+    `banks` int64 [terms] is the stacked bank of each, ascending; `begin`, `end` int64; the others int32,
+    `counts` float32 where those of `Counts` are.
     """
 
     banks: Tensor
@@ -90,7 +91,8 @@ def gather_counts(parts: Sequence[Counts], terms: Sequence[Tensor], banks: Tenso
     ptr = torch.zeros(len(banks) + 1, dtype=torch.int64, device=banks.device)
     torch.cumsum(torch.stack(sizes).sum(0), 0, out=ptr[1:])
     if cpu := compiled(banks):
-        units, counts = torch.empty((2, int(ptr[-1])), dtype=torch.int32)
+        units = torch.empty(int(ptr[-1]), dtype=torch.int32)
+        counts = torch.empty(len(units), dtype=parts[0].counts.dtype)
         end = ptr[:-1].clone()
         for part, row in zip(parts, rows, strict=True):
             cpu.gather_rows(*(x.numpy() for x in (
@@ -101,12 +103,13 @@ def gather_counts(parts: Sequence[Counts], terms: Sequence[Tensor], banks: Tenso
     for part, row, size in zip(parts, rows, sizes, strict=True):
         which, at = expand(part.indptr[row.clamp(min=0)] if len(part.indptr) > 1 else row * 0, size)
         unit = places.row[places.ptr[banks[which]] + part.units[at]]
-        found.append(torch.stack([which, unit.long(), part.counts[at].long()])[:, unit >= 0])
-    which, unit, count = torch.cat(found, 1)
+        live = unit >= 0
+        found.append((which[live], unit[live], part.counts[at][live]))
+    which, unit, count = (torch.cat(column) for column in zip(*found, strict=True))
     order = torch.sort(which, stable=True).indices
     total = torch.bincount(which, minlength=len(banks))
     end = torch.cumsum(total, 0)
-    return Asked(banks, end - total, end, unit[order].int(), count[order].int())
+    return Asked(banks, end - total, end, unit[order], count[order])
 
 
 def weigh(asked: Asked, unit_ptr: Tensor, documents: Documents, k1: float, b: float) -> Csr:
@@ -168,6 +171,20 @@ def term_peaks(postings: Csr) -> Tensor:
     )
     found = torch.zeros(len(counts), device=counts.device)
     return found.scatter_reduce_(0, row, postings.weights, "amax")
+
+
+def given(asked: Asked) -> Csr:
+    """The postings of terms whose weights are given, not counted: rows are terms, indices units.
+
+    `lexical.bm25` over them, with the query's weights as shares, is Σ_t w(t, q) · w(t, d). Units ascend
+    inside a row, but for the compiled forms, which ask for no order.
+    """
+    sizes = asked.end - asked.begin
+    which, at = expand(asked.begin, sizes)
+    if compiled(asked.units) is None:
+        at = at[torch.argsort(which << 32 | asked.units[at].long())]
+    ptr = torch.cat([sizes.new_zeros(1), torch.cumsum(sizes, 0)])
+    return Csr(ptr, asked.units[at], asked.counts[at])
 
 
 def weigh_collection(

@@ -358,6 +358,24 @@ def test_vectors_export(tmp_path: Path) -> None:
     refused(run(*words, tmp_path), "--out")
 
 
+def test_vectors_that_a_gpu_made_are_exported_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are cached apart, in half precision; without a GPU at hand a device object has to do."""
+    import torch
+
+    words = ("vectors", "export", "--encoder", "minilm", "--cache", tmp_path, "--out", tmp_path / "v")
+    refused(run(*words, "--device", "cuda:7"), "device")
+    monkeypatch.setattr("zeromem_gpu.memory.resolve_device", lambda named: torch.device(named or "cpu"))
+    made = vector_namespace(resolve_encoder("minilm", device="cuda:0"))
+    row = np.eye(1, 384, dtype="<f4").tobytes()
+    DiskCache(tmp_path).put_many(made, {text_hash("Ada"): row})
+    refused(run(*words), "vectors of", "Index and search")
+    result = run(*words, "--device", "cuda:0")
+    assert result.exit_code == 0, result.output
+    assert len(VectorFile(tmp_path / "v")) == 1
+
+
 def test_library_errors_are_one_line(recorder: type[Recorder], monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any, **__: Any) -> None:
         raise StoreError("dir is no index:\n[red]nothing[/red] in it")

@@ -49,10 +49,15 @@ def test_the_dry_run_goes_through_every_step(repo_root: Path, tmp_path: Path) ->
         "fusion",
         "lexical",
         "replay",
+        "encoding",
     }
     timed = [row for row in report["rows"] if "of_ceiling" in row]
     for kernel in ("PageRank", "activation", "reset", "top-", "fusion of lists"):
         assert any(row["name"].startswith(kernel) for row in timed)
+    encoded = [row for row in report["rows"] if "of_matrix_rate" in row]
+    assert len(encoded) == 4
+    assert all(row["tokens_a_second"] > 0 and row["of_matrix_rate"] > 0 for row in encoded)
+    assert encoded[0]["padding"] == 0.0 < encoded[2]["padding"] < encoded[3]["padding"]
     assert all(row["median_us"] > 0 and row["l2_bytes"] > 0 for row in timed)
     assert any("library_ratio" in row for row in report["rows"])
     assert any(row["name"].startswith("replayed as one graph") for row in report["rows"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tests.kernels.layout import TILINGS, blocks, both, by_unit, pointer, stacke
 from tests.reference import lexical, views
 from tests.reference.examples import unit
 from zeromem_gpu.build.graph import build_graph
+from zeromem_gpu.build.learned import weight_segment
 from zeromem_gpu.build.lexical import Segment, build_segment, build_stream
 from zeromem_gpu.config import Config
 from zeromem_kernels.lexical import (
@@ -26,9 +28,9 @@ from zeromem_kernels.lexical import (
     slot_banks,
     subject_support,
 )
-from zeromem_kernels.tiles import Tiles, torch_forms
+from zeromem_kernels.tiles import Tiles, compiled, torch_forms
 from zeromem_kernels.topk import ordered_topk
-from zeromem_kernels.weights import Counts, Documents, Places, gather_counts, weigh
+from zeromem_kernels.weights import Counts, Documents, Places, gather_counts, given, weigh
 
 every_tiling = pytest.mark.parametrize("tiling", TILINGS)
 UNITS = (7, 0, 63, 1, 120, 30)
@@ -170,6 +172,63 @@ def test_bm25(tiling: str, level: str, parts: int) -> None:
                     config.bm25_b,
                 )
                 np.testing.assert_allclose(found[block.at, c].numpy(), expected, rtol=2e-6, atol=1e-6)
+
+
+@every_tiling
+@pytest.mark.parametrize("parts", [1, 3])
+def test_given_weights(tiling: str, parts: int) -> None:
+    """The dot product of token weights; units are gone and reversed, in one table or several, as above."""
+    rng = np.random.default_rng(21)
+    tiles, rows, tables, dense = tiles_of(tiling), [], [], []
+    for n in UNITS:
+        held = np.where(rng.random((n, WORDS)) < 0.3, rng.random((n, WORDS)), 0).astype(np.float32)
+        left = np.flatnonzero(np.arange(n) % 3 != 1)[::-1]
+        rows.append(np.full(n, -1))
+        rows[-1][left] = np.arange(len(left))
+        dense.append(held[left].astype(np.float64))
+        edges = np.linspace(0, n, parts + 1).astype(int)
+        unit, token = np.nonzero(held)
+        of = [(unit >= p) & (unit < q) for p, q in pairwise(edges)]
+        tables.append([
+            weight_segment(token[mine], unit[mine].astype(np.int32), held[unit, token][mine], p, q)
+            for mine, (p, q) in zip(of, pairwise(edges), strict=True)
+        ])  # fmt: skip
+    levels = [[bank[at] for bank in tables] for at in range(parts)]
+    counts = [
+        Counts(
+            pointer([len(one.tokens) for one in level]),
+            torch.from_numpy(np.concatenate([one.tokens for one in level])),
+            *stacked([one.postings for one in level])[:3],
+        )
+        for level in levels
+    ]
+    keys = torch.arange(WORDS + 1).repeat(len(UNITS))
+    banks = torch.arange(len(UNITS)).repeat_interleave(WORDS + 1)
+    term_ptr = torch.arange(len(UNITS) + 1) * (WORDS + 1)
+    # WORDS is a token that no unit has
+    sizes = rng.integers(0, 7, size=len(tiles) * tiles.width)
+    asked = [np.sort(rng.choice(WORDS + 1, size=size, replace=False)) for size in sizes]
+    shares = [rng.random(size).astype(np.float32) for size in sizes]
+    local = ragged([tokens.tolist() for tokens in asked])
+    share = torch.from_numpy(np.concatenate([np.empty(0, np.float32), *shares]))
+    axis = tiles.axis(pointer([len(one) for one in dense]))
+
+    def score() -> torch.Tensor:
+        terms = [lookup(banks, keys, part.ptr, part.keys) for part in counts]
+        found = given(gather_counts(counts, terms, banks, places_of(rows)))
+        assert found.weights.dtype == torch.float32
+        if compiled(found.indices) is None:
+            of = torch.repeat_interleave(torch.arange(len(keys)), found.indptr.diff())
+            assert ((of << 32 | found.indices.long()).diff() > 0).all(), "a card's kernel bisects them"
+        return bm25(found, term_ptr, local, axis, share)
+
+    for found in both(score):
+        for block in blocks(axis):
+            for c in range(tiles.width):
+                slot = block.tile * tiles.width + c
+                wanted = np.append(dense[block.bank], np.zeros((len(dense[block.bank]), 1)), 1)
+                wanted = wanted[:, asked[slot]] @ shares[slot].astype(np.float64)
+                np.testing.assert_allclose(found[block.at, c].numpy(), wanted, rtol=2e-6, atol=1e-6)
 
 
 @every_tiling

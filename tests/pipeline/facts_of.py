@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from tests.reference.facts import BankFacts, QueryFacts, Sentence, Span, Token, Unit
 from zeromem_gpu.build.facts import CAPTION_PART, EPISODE_LEVEL, SPEAKER_PART, WINDOW_LEVEL
+from zeromem_gpu.encoders.lexical import Weighing
 from zeromem_gpu.encoders.protocol import checked_encode
 from zeromem_gpu.memory import Memory
 from zeromem_gpu.text.entities import ANSWER_TYPES
@@ -62,6 +64,12 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
             parts[place[unit]][part_of.get(sentence, 1)].append((raw, stem))
             said.setdefault(sentence, []).append(raw)
 
+    learned: list[dict[int, float]] = [{} for _ in order]
+    rows = (tables["learned"][name].tolist() for name in ("unit", "token", "weight"))
+    for unit, token, weight in zip(*rows, strict=True):
+        if unit in place:
+            learned[place[unit]][token] = weight
+
     mentions: list[dict[str, int]] = [{} for _ in order]
     alive: set[int] = set()
     rows = (tables["mentions"][name].tolist() for name in ("unit", "entity", "count"))
@@ -105,6 +113,7 @@ def bank_facts(memory: Memory, bank: str) -> BankFacts:
                 vector=units["vector"][row].astype(np.float64),
                 given=given[at],
                 replies=_replies(tables, order[at - 1 : at + 1]),
+                learned=learned[at],
             )
             for at, row in enumerate(order)
         ],
@@ -178,6 +187,7 @@ def query_facts(
     spelt = list(dict.fromkeys(stem for row in plain for stem in row))
     alone = on_grid(checked_encode(tools.encoder, spelt)[0]).astype(np.float64) / GRID
     of_word = dict(zip(spelt, alone, strict=True))
+    learned = _learned(memory, [clean(p.text) for p in profiles])
     of_name = dict(zip(every, vectors[len(profiles) :].astype(np.float64), strict=True))
     return [
         QueryFacts(
@@ -196,8 +206,22 @@ def query_facts(
             else 0,
             route=profile.route,
             hidden=None if hidden is None else hidden[at],
+            learned=learned[at],
         )
         for at, profile in enumerate(profiles)
+    ]
+
+
+def _learned(memory: Memory, texts: list[str]) -> list[dict[int, float]]:
+    """The encoder's token weights of each text, where the memory keeps them."""
+    if not memory.config.learned_weights:
+        return [{} for _ in texts]
+    encoder = memory._toolbox.tools().encoder
+    assert isinstance(encoder, Weighing)
+    told = encoder.lexical_weights(texts)
+    return [
+        dict(zip(told.ids[begin:end].tolist(), told.weights[begin:end].tolist(), strict=True))
+        for begin, end in pairwise(told.indptr.tolist())
     ]
 
 

@@ -14,6 +14,7 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,9 +41,16 @@ class ExactEncoder(HashEncoder):
         return rows
 
 
-@pytest.fixture(scope="module", params=["pooled", "encoded"])
+KINDS: dict[str, dict[str, Any]] = {
+    "pooled": {},
+    "encoded": {"window_vectors": "encoded"},
+    "learned": {"learned_weights": True, "learned": 1.3, "graph_learned": 0.9},
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def asked(request: pytest.FixtureRequest) -> Asked:
-    memory = odd_memory(11, Config(window_vectors=request.param), encoder=ExactEncoder(48))
+    memory = odd_memory(11, Config(**KINDS[request.param]), encoder=ExactEncoder(48))
     banks, profiles = odd_questions(memory, 11, COUNT)
     asked = Asked(memory, banks, profiles)
     rng = np.random.default_rng(12)

@@ -57,6 +57,9 @@ INDEX_VARIANTS: list[dict[str, Any]] = [
     {"window_size": 1, "window_stride": 1, "local_radius": 0},
     {"episode_sigma": -0.5, "episode_gap_hours": 0.05},
     {"unit_chars": 60, "stemmer": "none", "drop_labels": ("PERSON",)},
+    {"learned_weights": True, "learned": 1.5, "graph_learned": 0.7},
+    {"learned_weights": True, "learned": 4.0, "views": "hierarchy"},
+    {"learned_weights": True, "graph_learned": 3.0, "views": "graph", "window_vectors": "encoded"},
 ]
 
 
@@ -163,7 +166,7 @@ class TestOddHistories:
         assert_agree(Asked(memory, *odd_questions(memory, 7)), memory.config)
 
     def test_boundaries(self) -> None:
-        memory = odd_memory(8)
+        memory = odd_memory(8, Config(learned_weights=True))
         banks, profiles = odd_questions(memory, 8)
         rng = np.random.default_rng(8)
         sizes = {name: len(facts.units) for name, facts in Asked(memory, banks, profiles).facts.items()}
@@ -172,8 +175,12 @@ class TestOddHistories:
             for bank, share in zip(banks, (None, 0.3, 0.9, 1.0) * len(banks), strict=False)
         ]
         asked = Asked(memory, banks, profiles, hidden)
-        for config in (memory.config, memory.config.replace(activation="literal", exclude_self=True)):
-            assert_agree(asked, config)
+        for change in (
+            {"activation": "literal", "exclude_self": True},
+            {"learned": 2.0, "graph_learned": 1.0},
+        ):
+            assert_agree(asked, memory.config.replace(**change))
+        assert_agree(asked, memory.config)
 
 
 @pytest.fixture(scope="module")

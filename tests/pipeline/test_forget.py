@@ -98,9 +98,11 @@ def stored_turn(memory: Memory, trace: Trace) -> int | None:
 class Forgetting(RuleBasedStateMachine):
     """A memory beside a plain dictionary of what should be in it."""
 
-    @initialize(windows=st.sampled_from(("pooled", "encoded")))
-    def begin(self, windows: str) -> None:
-        self.config = Config(window_vectors=windows)
+    @initialize(windows=st.sampled_from(("pooled", "encoded")), learned=st.sampled_from((0.0, 1.3)))
+    def begin(self, windows: str, learned: float) -> None:
+        self.config = Config(
+            window_vectors=windows, learned_weights=learned > 0, learned=learned, graph_learned=learned
+        )
         self.memory = small_memory(self.config)
         self.kept: dict[str, dict[str, Trace]] = {}
 

@@ -19,6 +19,7 @@ from zeromem_gpu.encoders import CachedEncoder, checked_encode, export_vectors, 
 from zeromem_gpu.encoders import packed_encoder as packing
 from zeromem_gpu.encoders.bge_m3 import BgeM3Encoder, PackedBgeM3
 from zeromem_gpu.encoders.checkpoint import UnsupportedCheckpoint, read_layout
+from zeromem_gpu.encoders.lexical import LexicalWeights, checked_weights
 from zeromem_gpu.encoders.packed_encoder import PackedEncoder, token_batches
 from zeromem_gpu.encoders.sentence_transformer import SentenceTransformerEncoder
 from zeromem_gpu.encoders.vector_file import VectorFile
@@ -50,6 +51,13 @@ def bert(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def close(found: np.ndarray, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=ROUNDING)
+
+
+def close_weights(found: LexicalWeights, wanted: LexicalWeights) -> None:
+    """The same tokens of every text, at most 1e-5 apart."""
+    np.testing.assert_array_equal(found.indptr, wanted.indptr)
+    np.testing.assert_array_equal(found.ids, wanted.ids)
+    np.testing.assert_allclose(found.weights, wanted.weights, rtol=5e-6, atol=1e-5)
 
 
 # -- equal to others --
@@ -87,13 +95,10 @@ def test_packed_equals_flag_embedding(bge_m3: Path) -> None:
     plain, packed = BgeM3Encoder(str(bge_m3), max_tokens=128), PackedBgeM3(str(bge_m3))
     assert plain.fingerprint == packed.fingerprint
     close(packed.encode(TEXTS), plain.encode(TEXTS))
-    told = plain._model().encode(TEXTS, max_length=128, return_dense=False, return_sparse=True)
-    found = packed.lexical_weights(TEXTS)
-    for at, wanted in enumerate(told["lexical_weights"]):
-        mine = slice(*found.indptr[at : at + 2])
-        assert {str(token) for token in found.ids[mine]} == set(wanted)
-        theirs = [wanted[str(token)] for token in found.ids[mine]]
-        np.testing.assert_allclose(found.weights[mine], theirs, rtol=5e-6, atol=1e-5)
+    assert plain.weighs
+    assert packed.weighs
+    close_weights(packed.lexical_weights(TEXTS), plain.lexical_weights(TEXTS))
+    assert plain.lexical_weights([]).indptr.tolist() == [0]
 
 
 def test_lexical_weights_are_those_of_the_sparse_head(bge_m3: Path) -> None:
@@ -156,6 +161,16 @@ def test_order_and_duplicates_change_nothing(bert: Path, monkeypatch: pytest.Mon
     assert len(heard) > 5
     for size in (1, 7, 63):
         close(encoder.encode(TEXTS[:size]), whole[:size])
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 100_000])
+def test_token_weights_depend_on_the_text_alone(bge_m3: Path, tokens: int) -> None:
+    whole = PackedBgeM3(str(bge_m3)).lexical_weights(TEXTS)
+    order = np.array(random.Random(6).choices(range(len(TEXTS)), k=2 * len(TEXTS)))
+    other = PackedBgeM3(str(bge_m3), batch_tokens=tokens)
+    close_weights(other.lexical_weights([TEXTS[at] for at in order]), whole.take(order))
+    for at in (0, 4, 60):
+        close_weights(other.lexical_weights([TEXTS[at]]), whole.take(np.array([at])))
 
 
 def test_threads_encode_at_once_and_leave_torchs_threads_as_they_were(bge_m3: Path) -> None:
@@ -262,6 +277,22 @@ def test_missing_parts_are_named(bert: Path, tmp_path: Path, monkeypatch: pytest
         PackedEncoder(bert, name="b")
 
 
+def test_a_nan_weight_is_no_weight(tmp_path: Path) -> None:
+    import torch
+
+    directory = write_bge_m3(tmp_path)
+    encoder = PackedBgeM3(str(directory))
+    whole = encoder.lexical_weights(TEXTS)
+    broken = encoder._tokenizer().cut(["dog"])[0].tokens[1]
+    stored = torch.load(directory / "pytorch_model.bin", weights_only=True)
+    stored["embeddings.word_embeddings.weight"][broken] = torch.nan
+    torch.save(stored, directory / "pytorch_model.bin")
+    found = checked_weights(PackedBgeM3(str(directory)), TEXTS, "learned")
+    sound = np.array([broken not in piece.tokens for piece in encoder._tokenizer().cut(TEXTS)])
+    close_weights(found.take(np.flatnonzero(sound)), whole.take(np.flatnonzero(sound)))
+    assert len(found.take(np.flatnonzero(~sound)).ids) == 0
+
+
 # -- long texts --
 
 LONG = " ".join(sentences(9, seed=8))  # far beyond 24 tokens
@@ -290,6 +321,35 @@ def test_long_texts_without_sentences_fit_too(bert: Path, text: str) -> None:
     vectors, bad = checked_encode(PackedEncoder(bert, name="b"), [text[:500]])
     assert not bad.any()
     assert vectors.shape == (1, HIDDEN)
+
+
+def test_a_long_text_has_the_highest_weight_of_its_pieces(tmp_path: Path) -> None:
+    """Its pieces as texts of their own, which the special tokens frame likewise."""
+    encoder = PackedBgeM3(str(write_bge_m3(tmp_path, positions=26)))
+    tokenizer = encoder._tokenizer()
+    pieces = [piece.tokens[1:-1] for piece in tokenizer.cut([LONG])]
+    told = ["".join(map(tokenizer._tokenizer.id_to_token, tokens)).replace("▁", " ") for tokens in pieces]
+    assert len(told) > 4
+    alone = encoder.lexical_weights([text.strip() for text in told])
+    assert len(np.unique(alone.ids)) < len(alone.ids), "no token stands in two pieces"
+    of_one = LexicalWeights.of(np.zeros(len(alone.ids), np.int64), alone.ids, alone.weights, 1)
+    close_weights(encoder.lexical_weights([LONG]), of_one)
+
+
+def test_an_add_reports_how_many_texts_were_split(tmp_path: Path) -> None:
+    from tests.support import NameExtractor
+    from zeromem_gpu import Memory, Trace
+
+    directory = write_bge_m3(tmp_path, positions=26)
+    memory = Memory(encoder=str(directory), extractor=NameExtractor(), cache_dir=False, device="cpu")
+    # sentences fit; two of the four turns do not
+    report = memory.add([
+        Trace("a", "The dog."), Trace("b", LONG), Trace("c", "the park. " * 30), Trace("d", "We saw it."),
+    ])  # fmt: skip
+    assert (report.added, report.split) == (4, 2)
+    vectors, encoder = memory.vectors(["a", "b"]), PackedBgeM3(str(directory))
+    close(vectors, encoder.encode(["The dog.", LONG]))
+    assert memory.search("Who saw the museum?", top_k=4)
 
 
 def test_a_cache_keeps_split_and_cut_vectors_of_a_long_text_apart(bert: Path, tmp_path: Path) -> None:

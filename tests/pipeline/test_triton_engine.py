@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support import small_memory
@@ -21,7 +23,7 @@ SAID = (
 
 def filled(**options: object) -> Memory:
     """Two banks of eight turns in two sessions."""
-    made = small_memory(**options)
+    made = small_memory(Config(learned_weights=True), **options)
     for bank in ("one", "two"):
         speakers = ("Ann", "Bob") if bank == "one" else ("Cleo", "Dan")
         made.add(
@@ -44,12 +46,14 @@ def memory() -> Memory:
     return filled()
 
 
-@pytest.mark.parametrize("solver", ["sor", "power"])
+@pytest.mark.parametrize(
+    "change", [{}, {"solver": "power"}, {"learned": 1.0, "graph_learned": 1.0}], ids=str
+)
 @pytest.mark.parametrize("boundary", [None, Boundary(sessions="s1")], ids=["whole", "bounded"])
 def test_the_triton_forms_find_the_same_evidence(
-    memory: Memory, solver: str, boundary: Boundary | None
+    memory: Memory, change: dict[str, Any], boundary: Boundary | None
 ) -> None:
-    config = Config(solver=solver, tolerance=1e-5)  # type: ignore[arg-type]
+    config = memory.config.replace(tolerance=1e-5, **change)
     asked = {"bank": ["one", "two", "one"], "boundary": boundary, "top_k": 3, "config": config}
     expected = memory.search(QUESTIONS, **asked)  # type: ignore[call-overload]
     with triton_forms():

@@ -24,7 +24,8 @@ class Unit:
 
     A falsy stem is a stop word. `mentions` counts NER, capitalised and caller's names whose label is kept.
     `time` is UTC seconds; `given` are the names that the caller gave.
-    `replies` is True behind a unit of the session that ends with a question, by another speaker.
+    `replies` is True behind a unit of the session that ends with a question, by another speaker. `learned`
+    are the encoder's weights of its tokens.
     """
 
     trace_id: str
@@ -37,6 +38,7 @@ class Unit:
     vector: Array
     given: Sequence[str] = ()
     replies: bool = False
+    learned: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -74,6 +76,7 @@ class QueryFacts:
 
     `hidden[i]` is True where the boundary excludes unit i; None hides nothing. `words` are the stems of
     letters outside of names with their vectors (of those that a bank knows, its own counts there).
+    `learned` are the encoder's weights of its tokens.
     """
 
     vector: Array
@@ -87,6 +90,7 @@ class QueryFacts:
     dated: bool = False
     route: str = "local"
     hidden: Sequence[bool] | None = None
+    learned: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass

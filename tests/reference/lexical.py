@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -85,6 +85,17 @@ class Bm25:
             for row, weight in self.weights.get(token, {}).items():
                 result[row] += weight
         return result
+
+
+def learned_scores(query: Mapping[int, float], units: Sequence[Unit]) -> Array:
+    """Σ over the tokens that the question and the unit share of the product of their weights."""
+    return np.array(
+        [
+            sum(weight * unit.learned[token] for token, weight in query.items() if token in unit.learned)
+            for unit in units
+        ],
+        dtype=np.float64,
+    )
 
 
 def occurs(phrase: Sequence[Token], part: Sequence[Token]) -> bool:

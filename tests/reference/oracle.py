@@ -219,6 +219,7 @@ def _graph_view(
     asked = _asked(bank, query, visible)
     near = related.related_scores(query.words, bank.terms, bank.turns.bm25, config.related_floor)
     scores = scores + config.graph_related * scale(near, visible)
+    scores = scores + config.graph_learned * _learned(bank, query, visible)
     for i, unit in enumerate(bank.facts.units):
         consistency = views.subject_consistency(query.subjects, unit, bank.counts[i])
         validity = views.temporal_validity(query.validity, unit.time, config.temporal_days)
@@ -239,6 +240,10 @@ def _asked(bank: Bank, query: QueryFacts, visible: Mask) -> Array:
     if query.dated:
         return np.zeros(len(cosine))
     return views.asked(bank.facts.units, cosine, turns.bm25.scores(query.stems), visible)
+
+
+def _learned(bank: Bank, query: QueryFacts, visible: Mask) -> Array:
+    return scale(lexical.learned_scores(query.learned, bank.facts.units), visible)
 
 
 def _hierarchy_view(
@@ -271,6 +276,7 @@ def _hierarchy_view(
     above = views.best_offer(len(units), bank.windows.spans, offered, kept_windows)
     own = level("turn", bank.turns, visible) + config.phrase * phrase
     own += config.reply * _asked(bank, query, visible)
+    own += config.learned * _learned(bank, query, visible)
     for i, unit in enumerate(units):
         own[i] += config.subject * views.subject_consistency(query.subjects, unit, bank.counts[i])
         own[i] += config.temporal * views.temporal_validity(query.validity, unit.time, config.temporal_days)

@@ -26,15 +26,18 @@ _SAMPLE = 1000
 _TRACE_BYTES = 900
 # what a search holds of each word: stream, positions, postings of four levels; measured, rounded up
 _WORD_BYTES = 60
+# and of each token weight: its place in the postings, twice while banks stand side by side
+_WEIGHT_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class SizeReport:
     """What an index of some traces will hold, estimated.
 
-    `vocabulary` are the distinct words of each bank, which have a vector each. `encoded` are texts that
-    go to the encoder. `facts_bytes` is what the index keeps in memory, `search_bytes` what its searches
-    make of it on their device, `disk_bytes` what a save writes; a folder keeps two of them.
+    `vocabulary` are the distinct words of each bank, which have a vector each; `weights` are the token
+    weights of units, where they are kept. `encoded` are texts that go to the encoder. `facts_bytes` is what
+    the index keeps in memory, `search_bytes` what its searches make of it on their device, `disk_bytes`
+    what a save writes; a folder keeps two of them.
     """
 
     traces: int
@@ -43,6 +46,7 @@ class SizeReport:
     sentences: int
     words: int
     vocabulary: int
+    weights: int
     entities: int
     encoded: int
     facts_bytes: int
@@ -84,6 +88,8 @@ def estimate_size(traces: Sequence[Trace], config: Config, dim: int) -> SizeRepo
         "sentences": sentences * scale, "mentions": mentions * scale,
         "sentence_entities": mentions * scale, "entities": len(names) * scale,
         "terms": len(terms) * more,
+        # about a token a word, of which those without a weight are left out
+        "learned": words * scale if config.learned_weights else 0,
     }  # fmt: skip
     arrays = sum(rows.get(table, 0) * _row_bytes(table, dim) for table in schema(dim))
     vectors = 4 * dim * sum(rows[table] for table in ("units", "sentences", "entities", "terms"))
@@ -93,10 +99,10 @@ def estimate_size(traces: Sequence[Trace], config: Config, dim: int) -> SizeRepo
     return SizeReport(
         traces=len(traces), banks=len({trace.bank for trace in traces}), units=round(rows["units"]),
         sentences=round(rows["sentences"]), words=round(rows["tokens"]), vocabulary=round(rows["terms"]),
-        entities=round(rows["entities"]),
+        weights=round(rows["learned"]), entities=round(rows["entities"]),
         encoded=round(rows["units"] + rows["sentences"] + rows["entities"] + spelt),
         facts_bytes=round(arrays + texts + len(traces) * _TRACE_BYTES),
-        search_bytes=round(vectors + rows["tokens"] * _WORD_BYTES),
+        search_bytes=round(vectors + rows["tokens"] * _WORD_BYTES + rows["learned"] * _WEIGHT_BYTES),
         disk_bytes=round(arrays + texts / 2),
     )  # fmt: skip
 

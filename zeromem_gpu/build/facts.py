@@ -23,6 +23,9 @@ SPEAKER_PART, CAPTION_PART = -1, -2
 # spans.level of encoded windows and episodes; spans.members identifies the units in them
 WINDOW_LEVEL, EPISODE_LEVEL = 0, 1
 
+# tables that files leave out where no bank has a row in them
+OPTIONAL = ("learned",)
+
 # the parts of a view from which those of the next version grow, beside ("view", …) itself
 GROWING = ("ledger", "rows")
 
@@ -42,6 +45,8 @@ def schema(dim: int) -> dict[str, dict[str, tuple[Any, tuple[int, ...]]]]:
         "tokens": {"raw": i8, "stem": i8, "unit": i4, "sentence": i4},
         # stems of letters; the vector stands on the grid of `zeromem_kernels.related`
         "terms": {"key": i8, "vector": vector},
+        # weights of the encoder's tokens, where it gives them and the configuration asks for them
+        "learned": {"token": i4, "unit": i4, "weight": (np.float32, ())},
         "sentences": {"vector": vector, "unit": i4, "start": i4, "end": i4},
         "mentions": {"unit": i4, "entity": i4, "count": i4},
         "sentence_entities": {"sentence": i4, "entity": i4},

@@ -77,6 +77,7 @@ def _rewrite(index: MemoryIndex, fresh: MemoryIndex, bank: Bank, config: Config)
     said = live[sentences["unit"]]
     kept = {"units": live, "sentences": said}
     kept["tokens"], kept["mentions"] = live[facts["tokens"]["unit"]], live[facts["mentions"]["unit"]]
+    kept["learned"] = live[facts["learned"]["unit"]]
     kept["sentence_entities"] = said[facts["sentence_entities"]["sentence"]]
     kept["traces"] = _marked(len(facts["traces"]["trace"]), np.fromiter(bank.ids.values(), np.int64))
     kept["sessions"] = _marked(len(facts["sessions"]["name"]), units["session"][live])
@@ -95,6 +96,7 @@ def _rewrite(index: MemoryIndex, fresh: MemoryIndex, bank: Bank, config: Config)
         "sentences": {"unit": "units"},
         "tokens": {"unit": "units", "sentence": "sentences"},
         "mentions": {"unit": "units", "entity": "entities"},
+        "learned": {"unit": "units"},
         "sentence_entities": {"sentence": "sentences", "entity": "entities"},
     }
     columns: dict[str, dict[str, np.ndarray]] = {}

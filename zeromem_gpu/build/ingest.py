@@ -16,6 +16,7 @@ from zeromem_gpu.build.arena import Span
 from zeromem_gpu.build.check import CheckedTrace, same_content
 from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.grown import Growing
+from zeromem_gpu.build.learned import TextWeights
 from zeromem_gpu.build.spans import encode_spans, unit_text
 from zeromem_gpu.build.texts import TextFacts, WordRows, Words, read_texts
 from zeromem_gpu.config import Config
@@ -99,6 +100,9 @@ def ingest(
     beside = {text: Words.of(text, tools.analyzer) for text in apart}
     terms = _new_terms(index, units, facts, beside)
     vectors = _encode(units, facts, terms, tools.encoder, config, progress, report)
+    learned = None
+    if config.learned_weights:
+        learned = TextWeights.of([unit_text(u.trace, u.text, config) for u in units], tools.encoder)
     report.timings["encode_s"] = time.perf_counter() - begin
 
     begin = time.perf_counter()
@@ -109,7 +113,7 @@ def ingest(
     for name, mine in by_bank.items():
         bank = banks.get(name) or Bank(name, {})
         grown = _append(
-            index, bank, mine, facts[name], beside, terms[name], vectors, tools.analyzer, config
+            index, bank, mine, facts[name], beside, terms[name], vectors, learned, tools.analyzer, config
         )
         banks[name] = _bury(index, grown, replaced.get(name, ()))
     grown_index = replace(index, banks=banks)
@@ -288,6 +292,7 @@ def _append(
     beside: dict[str, Words],
     terms: list[str],
     vectors: dict[str, np.ndarray],
+    learned: TextWeights | None,
     analyzer: Analyzer,
     config: Config,
 ) -> Bank:
@@ -350,6 +355,9 @@ def _append(
             new["sentence_entities"] += [(sentence0 + at, entity) for entity in (*given, *inside)]
     columns = {table: _columns(index, table, rows, matrices.get(table)) for table, rows in new.items()}
     columns["tokens"] = words.columns()
+    if learned is not None:
+        told = [unit_text(unit.trace, unit.text, config) for unit in units]
+        columns["learned"] = learned.rows(told, first["units"])
     columns["terms"] = {
         "key": term_keys(terms),
         "vector": on_grid(np.array([vectors[term] for term in terms]).reshape(-1, index.dim)),

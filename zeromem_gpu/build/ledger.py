@@ -13,6 +13,7 @@ import numpy as np
 
 from zeromem_gpu.build.bridges import Bridges, grow_bridges
 from zeromem_gpu.build.facts import Bank, MemoryIndex
+from zeromem_gpu.build.learned import WeightSegment, grow_weights
 from zeromem_gpu.build.lexical import Segment, grow_segments
 from zeromem_gpu.build.pairs import EntityPairs, find_pairs
 from zeromem_gpu.build.ragged import first_from
@@ -44,6 +45,7 @@ class Ledger:
     origin: object = None
     bridges: Bridges = field(default_factory=Bridges)
     segments: tuple[Segment, ...] = ()
+    learned: tuple[WeightSegment, ...] = ()
 
     @property
     def units(self) -> int:
@@ -86,6 +88,7 @@ def grow_ledger(before: Ledger, index: MemoryIndex, bank: Bank, config: Config) 
         origin=origin,
         bridges=grow_bridges(before.bridges, index, bank, first, segments, analyze),
         segments=segments,
+        learned=grow_weights(before.learned, index.facts(bank, "learned"), count),
     )
 
 

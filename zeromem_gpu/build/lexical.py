@@ -8,7 +8,9 @@ them (`zeromem_kernels.weights`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +23,22 @@ from zeromem_kernels.layout import pointer
 _FULL = 256
 # a segment joins the one before unless that is this many times its size
 _RATIO = 16
+
+
+class Run(Protocol):
+    """A run of a bank's units, [first, end)."""
+
+    @property
+    def first(self) -> int: ...  # noqa: D102
+
+    @property
+    def end(self) -> int: ...  # noqa: D102
+
+    @property
+    def size(self) -> int: ...  # noqa: D102
+
+
+R = TypeVar("R", bound=Run)
 
 
 @dataclass(frozen=True)
@@ -67,17 +85,23 @@ def grow_segments(
         unit: int32 [tokens], the unit of each, ascending.
         units: how many units the bank has.
     """
-    kept = list(segments)
-    if kept and kept[-1].end == units:
+    if segments and segments[-1].end == units:
         return segments
+    kept, first = settled(segments, units)
+    begin = first_from(unit, first)
+    kept.append(build_segment(raw[begin:], stem[begin:], unit[begin:], first, units, begin))
+    return tuple(kept)
+
+
+def settled(segments: Sequence[R], units: int) -> tuple[list[R], int]:
+    """Which segments stay when their bank has `units`, and where the one to make behind them begins."""
+    kept = list(segments)
     if kept and kept[-1].size < _FULL:
         kept.pop()
     first = kept[-1].end if kept else 0
     while kept and units - first >= _FULL and kept[-1].size < (units - first) * _RATIO:
         first = kept.pop().first
-    begin = first_from(unit, first)
-    kept.append(build_segment(raw[begin:], stem[begin:], unit[begin:], first, units, begin))
-    return tuple(kept)
+    return kept, first
 
 
 def build_segment(

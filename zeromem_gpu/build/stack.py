@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from zeromem_gpu.build.hierarchy import Level
+from zeromem_gpu.build.learned import weight_segment
 from zeromem_gpu.build.lexical import Segment, build_segment
 from zeromem_gpu.build.ordered import Vectors
 from zeromem_gpu.build.ragged import Rows as Table
@@ -61,7 +63,8 @@ class Stack:
     `ptr` holds int64 [banks + 1] boundaries for units, spans, windows, episodes, sentences, entities,
     nodes and terms (words that have a vector), `host_ptr` the same in NumPy; `host_terms` holds
     `term_keys` and `term_rows` by bank there. Ids inside arrays are local to their bank. `places` is
-    where units stand that `lexicons` know by arrival. `kept` is what searches make of a stack once.
+    where units stand that `lexicons` and `learned` (token weights, () where no bank has any) know by
+    arrival. `kept` is what searches make of a stack once.
     """
 
     device: torch.device
@@ -88,6 +91,7 @@ class Stack:
     documents: Documents
     places: Places
     lexicons: tuple[Lexicon, ...]
+    learned: tuple[Counts, ...]
     episode_of_window: Tensor
     windows_of_unit: Csr
     neighbours: Csr
@@ -190,6 +194,7 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
         documents=documents(_each_unit),
         places=places,
         lexicons=_lexicons(views, places, device),
+        learned=_learned(views, device),
         episode_of_window=flat(lambda view: view.levels.episode_of.astype(np.int32)),
         windows_of_unit=csr(lambda view: view.windows_of_unit),
         neighbours=csr(lambda view: view.neighbours),
@@ -242,20 +247,43 @@ def _lexicons(views: Sequence[BankView], places: Places, device: torch.device) -
     return tuple(_lexicon(level, places, device) for level in zip(*chains, strict=True))
 
 
+def _learned(views: Sequence[BankView], device: torch.device) -> tuple[Counts, ...]:
+    """Token weights as `_lexicons` has words: the first segments of all banks, the second ones …."""
+    depth = max(len(view.learned) for view in views)
+    if depth == 0:
+        return ()
+    nothing = weight_segment(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32), 0, 0)
+    chains = [[*view.learned, *[nothing] * depth][:depth] for view in views]
+    return tuple(
+        Counts(
+            _lengths([one.tokens for one in level], device), _flat([one.tokens for one in level], device),
+            _chained([one.postings.indptr for one in level], device),
+            _flat([one.postings.indices for one in level], device),
+            _flat([one.postings.weights for one in level], device),
+        )
+        for level in zip(*chains, strict=True)
+    )  # fmt: skip
+
+
+def _flat(parts: Sequence[np.ndarray], device: torch.device) -> Tensor:
+    return _tensor(_join(parts), device)
+
+
+def _lengths(parts: Sequence[np.ndarray], device: torch.device) -> Tensor:
+    """The boundaries of parts that lie one behind the other."""
+    return _tensor(pointer(np.array([len(part) for part in parts])), device)
+
+
+def _chained(parts: Sequence[np.ndarray], device: torch.device) -> Tensor:
+    """The pointers of tables that lie one below the other."""
+    shift = pointer(np.array([part[-1] for part in parts]))
+    starts = [part[:-1] + at for part, at in zip(parts, shift, strict=False)]
+    return _tensor(parts[0] if len(parts) == 1 else np.concatenate([*starts, shift[-1:]]), device)
+
+
 def _lexicon(segments: Sequence[Segment], places: Places, device: torch.device) -> Lexicon:
     streams = [segment.stream for segment in segments]
-
-    def flat(parts: Sequence[np.ndarray]) -> Tensor:
-        return _tensor(_join(parts), device)
-
-    def ptr(parts: Sequence[np.ndarray]) -> Tensor:
-        return _tensor(pointer(np.array([len(part) for part in parts])), device)
-
-    def chained(parts: Sequence[np.ndarray]) -> Tensor:
-        shift = pointer(np.array([part[-1] for part in parts]))
-        starts = [part[:-1] + at for part, at in zip(parts, shift, strict=False)]
-        return _tensor(parts[0] if len(parts) == 1 else np.concatenate([*starts, shift[-1:]]), device)
-
+    flat, ptr, chained = (partial(put, device=device) for put in (_flat, _lengths, _chained))
     terms, keys = [segment.terms for segment in segments], [stream.keys for stream in streams]
     counts = Counts(
         ptr(terms), flat(terms), chained([segment.indptr for segment in segments]),

@@ -13,6 +13,7 @@ import numpy as np
 from zeromem_gpu.build.facts import EPISODE_LEVEL, WINDOW_LEVEL, Bank, MemoryIndex
 from zeromem_gpu.build.graph import EntityContextGraph, build_graph
 from zeromem_gpu.build.hierarchy import Encoded, Levels, build_levels, grow_levels
+from zeromem_gpu.build.learned import WeightSegment
 from zeromem_gpu.build.ledger import Ledger, grow_ledger
 from zeromem_gpu.build.lexical import Segment
 from zeromem_gpu.build.ragged import Rows as Table
@@ -43,6 +44,7 @@ class BankView:
     replies: Table
     graph: EntityContextGraph
     segments: tuple[Segment, ...]
+    learned: tuple[WeightSegment, ...]
     term_keys: np.ndarray
     term_rows: np.ndarray
     term_vectors: np.ndarray
@@ -123,6 +125,7 @@ def _assemble(
         replies=Table(pointer(replying), (rows.replies - 1).astype(np.int32), ones(len(rows.replies))),
         graph=build_graph(rows.counts, rows.bounds, entities, config.chain_weight, old_graph),
         segments=ledger.segments,
+        learned=ledger.learned,
         term_keys=terms["key"][ledger.term_order], term_rows=ledger.term_order,
         term_vectors=terms["vector"],
     )  # fmt: skip

@@ -72,7 +72,7 @@ def _named(spec: str, device: str) -> Encoder:
 
 
 def _packed(name: str, device: str) -> Encoder:
-    from zeromem_gpu.encoders.bge_m3 import NAME, PackedBgeM3
+    from zeromem_gpu.encoders.bge_m3 import NAME, SPARSE, PackedBgeM3
     from zeromem_gpu.encoders.offline import packed_minilm
     from zeromem_gpu.encoders.packed_encoder import PackedEncoder
 
@@ -82,6 +82,8 @@ def _packed(name: str, device: str) -> Encoder:
         return PackedBgeM3(NAME, device=device)
     directory = model_directory(name)
     try:
+        if (directory / SPARSE).is_file():  # a copy of BGE-M3, or one of its kind
+            return PackedBgeM3(name, device=device)
         return PackedEncoder(directory, name=name, device=device)
     except UnsupportedCheckpoint as error:
         logger.info("sentence-transformers runs %s: %s", name, error)

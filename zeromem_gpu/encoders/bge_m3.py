@@ -7,12 +7,13 @@ import threading
 from collections.abc import Sequence
 from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from zeromem_gpu.encoders.checkpoint import load_linear
 from zeromem_gpu.encoders.hub import model_directory, revision_of
+from zeromem_gpu.encoders.lexical import LexicalWeights
 from zeromem_gpu.encoders.packed_encoder import PackedEncoder
 from zeromem_gpu.encoders.protocol import Progress, Vectors, fingerprint, normalise
 from zeromem_gpu.errors import MissingDependency, ModelUnavailable
@@ -26,29 +27,7 @@ if TYPE_CHECKING:
 NAME = "BAAI/bge-m3"
 _MAX_TOKENS = 8192
 _CHUNK = 16  # batches between two calls of progress
-
-
-class LexicalWeights(NamedTuple):
-    """Token weights of texts: text i has `ids[indptr[i]:indptr[i+1]]`, ascending, each once, and `weights`.
-
-    `indptr` int64 [n + 1], `ids` int32 and `weights` float32 of equal length, all weights above 0.
-    """
-
-    indptr: np.ndarray
-    ids: np.ndarray
-    weights: np.ndarray
-
-    def score(self, other: LexicalWeights) -> np.ndarray:
-        """Σ of products over shared tokens, float32 [n, other's n]; a dense table, for a few texts."""
-        width = 1 + max(self.ids.max(initial=-1), other.ids.max(initial=-1))
-
-        def dense(one: LexicalWeights) -> np.ndarray:
-            table = np.zeros((len(one.indptr) - 1, width), np.float32)
-            table[np.repeat(np.arange(len(table)), np.diff(one.indptr)), one.ids] = one.weights
-            return table
-
-        found: np.ndarray = dense(self) @ dense(other).T
-        return found
+SPARSE = "sparse_linear.pt"
 
 
 class PackedBgeM3(PackedEncoder):
@@ -67,6 +46,11 @@ class PackedBgeM3(PackedEncoder):
         directory = model_directory(model)
         super().__init__(directory, name=model, device=device, pooling="cls", batch_tokens=batch_tokens)
 
+    @property
+    def weighs(self) -> bool:
+        """Whether the checkpoint has the head that gives token weights."""
+        return (self._directory / SPARSE).is_file()
+
     def lexical_weights(self, texts: Sequence[str]) -> LexicalWeights:
         """How much each token of each text matters by the model's sparse head: ReLU, maximum per token.
 
@@ -76,7 +60,7 @@ class PackedBgeM3(PackedEncoder):
         from torch.nn import functional
 
         weights, device = self._loaded()
-        head = load_linear(self._directory / "sparse_linear.pt", device, weights.words.dtype)
+        head = load_linear(self._directory / SPARSE, device, weights.words.dtype)
         pieces = self._tokenizer().cut([clean(text) for text in texts])
 
         def read(hidden: Tensor, _: Packed) -> Tensor:
@@ -90,27 +74,12 @@ class PackedBgeM3(PackedEncoder):
         counts = [len(pieces[at].tokens) for at in places]
         text = np.repeat(np.array([pieces[at].text for at in places], np.int64), counts)
         token = np.array([token for at in places for token in pieces[at].tokens], np.int64)
-        dropped = np.array(sorted(self._tokenizer().special()), np.int64)
-        return _highest(text, token, np.concatenate(weight), dropped, len(texts))
-
-
-def _highest(
-    text: np.ndarray, token: np.ndarray, weight: np.ndarray, dropped: np.ndarray, texts: int
-) -> LexicalWeights:
-    """The highest weight of each token of each text; NaN, 0 and the tokens in `dropped` are left out."""
-    kept = (weight > 0) & ~np.isin(token, dropped)
-    text, token, weight = text[kept], token[kept], weight[kept]
-    order = np.lexsort((-weight, token, text))
-    text, token, weight = text[order], token[order], weight[order]
-    first = np.ones(len(text), np.bool_)
-    first[1:] = (text[1:] != text[:-1]) | (token[1:] != token[:-1])
-    indptr = np.zeros(texts + 1, np.int64)
-    np.cumsum(np.bincount(text[first], minlength=texts), out=indptr[1:])
-    return LexicalWeights(indptr, token[first].astype(np.int32), weight[first].astype(np.float32))
+        kept = ~np.isin(token, sorted(self._tokenizer().special()))
+        return LexicalWeights.of(text[kept], token[kept], np.concatenate(weight)[kept], len(texts))
 
 
 class BgeM3Encoder:
-    """FlagEmbedding's dense vectors, the plain form: half precision on CUDA, float32 elsewhere.
+    """FlagEmbedding's vectors and token weights, the plain form: half precision on CUDA, float32 elsewhere.
 
     Args:
         model: "BAAI/bge-m3", or the directory of a checkpoint of its kind.
@@ -175,6 +144,29 @@ class BgeM3Encoder:
             if progress is not None:
                 progress(len(rows))
         return normalise(vectors)
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the checkpoint has the head that gives token weights."""
+        return (self._directory / SPARSE).is_file()
+
+    def lexical_weights(self, texts: Sequence[str]) -> LexicalWeights:
+        """The token weights of each text, as the packed form gives them but for the cut of long texts."""
+        told: list[dict[str, float]] = []
+        if len(texts):
+            found = self._model().encode(
+                [clean(text) for text in texts],
+                batch_size=self._batch_size,
+                max_length=self.max_tokens,
+                return_dense=False,
+                return_sparse=True,
+                return_colbert_vecs=False,
+            )
+            told = found["lexical_weights"]
+        text = np.repeat(np.arange(len(told)), [len(one) for one in told])
+        token = np.array([int(name) for one in told for name in one], np.int64)
+        weight = np.array([value for one in told for value in one.values()], np.float32)
+        return LexicalWeights.of(text, token, weight, len(texts))
 
     def _model(self) -> Any:
         with self._lock:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from zeromem_gpu.cache import DiskCache
+from zeromem_gpu.encoders.lexical import LexicalWeights, Weighing, weighs
 from zeromem_gpu.encoders.protocol import Encoder, Mask, Progress, Splitting, Vectors
-from zeromem_gpu.encoders.vector_file import text_hash, vector_namespace
+from zeromem_gpu.encoders.vector_file import text_hash, vector_namespace, weight_namespace
 from zeromem_gpu.text.normalize import clean
 
 _STORE_AFTER = 2048  # texts; what is stored survives an interrupted run
@@ -51,11 +52,40 @@ class CachedEncoder:
         """The inner encoder's fingerprint: the cache changes nothing."""
         return self.inner.fingerprint
 
+    @property
+    def precision(self) -> str:
+        """The inner encoder's, which says under what name its vectors are kept."""
+        return str(getattr(self.inner, "precision", "fp32"))
+
     def splits(self, texts: Sequence[str]) -> Mask:
         """Which texts the inner encoder cuts into pieces, bool [n]."""
         if isinstance(self.inner, Splitting):
             return self.inner.splits(texts)
         return np.zeros(len(texts), np.bool_)
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the inner encoder gives token weights."""
+        return weighs(self.inner)
+
+    def lexical_weights(self, texts: Sequence[str]) -> LexicalWeights:
+        """The inner encoder's token weights of each text, kept like vectors."""
+        inner = self.inner
+        if not isinstance(inner, Weighing):
+            raise TypeError(f"{inner.fingerprint} gives no token weights; ask `weighs` first")
+        seen = [clean(text) for text in texts]
+        keys = [text_hash(text, bool(cut)) for text, cut in zip(seen, self.splits(seen), strict=True)]
+        distinct = dict(zip(keys, seen, strict=True))
+        namespace = weight_namespace(inner)
+        stored = self._cache.get_many(namespace, list(distinct))
+        missing = [key for key in distinct if key not in stored]
+        for start in range(0, len(missing), _STORE_AFTER):
+            part = missing[start : start + _STORE_AFTER]
+            found = inner.lexical_weights([distinct[key] for key in part])
+            fresh = dict(zip(part, found.packed(), strict=True))
+            self._cache.put_many(namespace, fresh)
+            stored |= fresh
+        return LexicalWeights.unpacked([stored[key] for key in keys])
 
     def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Vectors float32 [n, D] in the order of `texts`; no texts give [0, D]."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
 from zeromem_gpu.cache import DiskCache
+from zeromem_gpu.encoders.lexical import LexicalWeights, fault_of
 from zeromem_gpu.encoders.protocol import Encoder, Progress, Vectors, fingerprint, vector_form
 from zeromem_gpu.errors import InvalidInput
 from zeromem_gpu.text.normalize import clean
 
 _FORMAT = "zeromem-vectors-1"
 _HASH_BYTES = 16
+# of texts with token weights: absent where no text has any
+_WEIGHTS = ("weights.hashes", "weights.indptr", "weights.ids", "weights.weights")
 
 
 def text_hash(text: str, split: bool = False) -> bytes:
@@ -32,6 +35,11 @@ def vector_namespace(encoder: Encoder) -> str:
     return f"vectors/{vector_form(encoder)}"
 
 
+def weight_namespace(encoder: Encoder) -> str:
+    """The cache namespace that holds an encoder's token weights."""
+    return f"weights/{vector_form(encoder)}"
+
+
 def write_vectors(path: Path | str, texts: Sequence[str], vectors: Vectors, encoder: Encoder) -> None:
     """Write the vectors float32 [n, D] that `encoder` gave for `texts`; the file is replaced as a whole.
 
@@ -45,31 +53,33 @@ def write_vectors(path: Path | str, texts: Sequence[str], vectors: Vectors, enco
 
 
 def export_vectors(path: Path | str, cache: DiskCache, encoder: Encoder) -> int:
-    """Write all vectors of `encoder` that the cache holds; returns how many. The texts are not needed."""
+    """Write all vectors of `encoder` that the cache holds; returns how many. The texts are not needed.
+
+    Token weights that it holds go into the same file.
+    """
     items = list(cache.items(vector_namespace(encoder)))
     packed = b"".join(value for _, value in items)
     vectors = np.frombuffer(packed, dtype="<f4").astype(np.float32).reshape(len(items), encoder.dim)
-    _write(path, (key for key, _ in items), vectors, encoder)
+    weighed = dict(cache.items(weight_namespace(encoder)))
+    _write(path, (key for key, _ in items), vectors, encoder, weighed)
     return len(items)
 
 
 class VectorFile:
     """An encoder that looks its vectors up in a file which `write_vectors` or `export_vectors` made.
 
-    Name, revision, width and so the fingerprint are those of the encoder that made the vectors. Raises
-    `InvalidInput` when the file is not one of these.
+    It gives token weights where the file has some. Name, revision, width and so the fingerprint are those
+    of the encoder that made the vectors. Raises `InvalidInput` when the file is not one of these.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        facts, hashes, self._vectors = _read(self.path)
+        facts, hashes, self._vectors, weighed, self._weights = _read(self.path)
         self.name = facts["encoder"]
         self.revision = facts["revision"]
         self.dim = int(facts["dim"])
         self.max_tokens = int(facts["max_tokens"])
-        packed = hashes.tobytes()
-        cuts = range(0, len(packed), _HASH_BYTES)
-        self._rows = {packed[cut : cut + _HASH_BYTES]: row for row, cut in enumerate(cuts)}
+        self._rows, self._weighed = _rows_of(hashes), _rows_of(weighed)
 
     @property
     def fingerprint(self) -> str:
@@ -85,31 +95,60 @@ class VectorFile:
 
         Raises `InvalidInput` when texts are missing; it gives their number and hashes, never a text.
         """
-        keys = [self._key(text) for text in texts]
-        missing = list(dict.fromkeys(key for key in keys if key not in self._rows))
+        rows = self._find(texts, self._rows, "texts that")
+        if progress is not None and len(rows):
+            progress(len(rows))
+        found: Vectors = self._vectors[rows]
+        return found
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the file has token weights."""
+        return len(self._weighed) > 0
+
+    def lexical_weights(self, texts: Sequence[str]) -> LexicalWeights:
+        """The stored token weights of each text; raises as `encode`."""
+        return self._weights.take(self._find(texts, self._weighed, "texts whose token weights"))
+
+    def _find(self, texts: Sequence[str], known: Mapping[bytes, int], what: str) -> np.ndarray:
+        """The row of each text, int64 [n]."""
+        keys = [_key(text, known) for text in texts]
+        missing = list(dict.fromkeys(key for key in keys if key not in known))
         if missing:
             shown = ", ".join(key.hex() for key in missing[:3])
             raise InvalidInput(
                 "vectors",
-                f"{len(missing)} of {len(set(keys))} texts that are not in {self.path} (first: {shown})",
+                f"{len(missing)} of {len(set(keys))} {what} are not in {self.path} (first: {shown})",
                 f"texts that {self.name} {self.revision} has encoded into this file",
                 f"Where {self.name} runs, index and search the same data with a cache, then write "
                 f"the file: `zeromem-gpu vectors export --encoder {self.name} --out FILE`.",
             )
-        rows = np.fromiter((self._rows[key] for key in keys), dtype=np.int64, count=len(keys))
-        if progress is not None and len(keys):
-            progress(len(keys))
-        return self._vectors[rows]
-
-    def _key(self, text: str) -> bytes:
-        whole = text_hash(text, split=True)
-        return whole if whole in self._rows else text_hash(text)
+        return np.fromiter((known[key] for key in keys), dtype=np.int64, count=len(keys))
 
 
-def _write(path: Path | str, hashes: Iterable[bytes], vectors: Vectors, encoder: Encoder) -> None:
+def _key(text: str, known: Mapping[bytes, int]) -> bytes:
+    whole = text_hash(text, split=True)
+    return whole if whole in known else text_hash(text)
+
+
+def _rows_of(hashes: np.ndarray) -> dict[bytes, int]:
+    """The row of each hash, uint8 [n, 16]."""
+    packed = hashes.tobytes()
+    cuts = range(0, len(packed), _HASH_BYTES)
+    return {packed[cut : cut + _HASH_BYTES]: row for row, cut in enumerate(cuts)}
+
+
+def _as_rows(hashes: Iterable[bytes]) -> np.ndarray:
+    """Hashes as uint8 [n, 16]."""
+    return np.frombuffer(b"".join(hashes), dtype=np.uint8).reshape(-1, _HASH_BYTES).copy()
+
+
+def _write(
+    path: Path | str, hashes: Iterable[bytes], vectors: Vectors, encoder: Encoder,
+    weighed: Mapping[bytes, bytes] | None = None,
+) -> None:  # fmt: skip
     from safetensors.numpy import save_file
 
-    packed = np.frombuffer(b"".join(hashes), dtype=np.uint8).reshape(-1, _HASH_BYTES)
     facts = {
         "format": _FORMAT,
         "encoder": encoder.name,
@@ -121,14 +160,18 @@ def _write(path: Path | str, hashes: Iterable[bytes], vectors: Vectors, encoder:
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        rows = np.ascontiguousarray(vectors, dtype=np.float32)
-        save_file({"hashes": np.ascontiguousarray(packed), "vectors": rows}, partial, metadata=facts)
+        arrays = {"hashes": _as_rows(hashes), "vectors": np.ascontiguousarray(vectors, dtype=np.float32)}
+        if weighed:
+            weights = LexicalWeights.unpacked(list(weighed.values()))
+            arrays |= dict(zip(_WEIGHTS, (_as_rows(weighed), *weights), strict=True))
+        save_file(arrays, partial, metadata=facts)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> tuple[dict[str, str], np.ndarray[tuple[int, int], np.dtype[np.uint8]], Vectors]:
+def _read(path: Path) -> tuple[dict[str, str], np.ndarray, Vectors, np.ndarray, LexicalWeights]:
+    """Metadata, hashes and vectors; hashes and token weights of texts that have these."""
     from safetensors import SafetensorError, safe_open
 
     def refuse(got: str) -> InvalidInput:
@@ -142,8 +185,14 @@ def _read(path: Path) -> tuple[dict[str, str], np.ndarray[tuple[int, int], np.dt
             if facts.get("format") != _FORMAT:
                 raise refuse(f"format {facts.get('format')!r}")
             hashes, vectors = file.get_tensor("hashes"), file.get_tensor("vectors")
+            weighed, weights = _as_rows(()), LexicalWeights.none(0)
+            if set(_WEIGHTS) <= set(file.keys()):
+                weighed, *arrays = map(file.get_tensor, _WEIGHTS)
+                weights = LexicalWeights(*arrays)
     except (OSError, SafetensorError) as error:
         raise refuse(str(error)) from error
     if hashes.shape != (len(vectors), _HASH_BYTES) or vectors.shape[1:] != (int(facts["dim"]),):
         raise refuse(f"hashes {list(hashes.shape)} and vectors {list(vectors.shape)}")
-    return facts, hashes, vectors
+    if weighed.shape[1:] != (_HASH_BYTES,) or (wrong := fault_of(weights, len(weighed))):
+        raise refuse(f"token weights that {wrong or 'have other hashes'}")
+    return facts, hashes, vectors, weighed, weights

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from zeromem_gpu.encoders.lexical import LexicalWeights
 from zeromem_gpu.text.entities import ANSWER_TYPES
 from zeromem_gpu.text.normalize import entity_name
 from zeromem_gpu.text.tokens import Analyzer, term_keys
@@ -63,7 +64,8 @@ class QueryBatch:
     normalised names; `word_names` and `entity_names` what words and entities stand for;
     `validity` float64 [Q, 2] UTC seconds, NaN both where there is none; `type_bits` int32 [Q];
     `dated` bool [Q], a date is asked for; `relational` bool [Q], the route; `entity_vectors` and
-    `word_vectors` are those of the query's entities and words that their bank does not know.
+    `word_vectors` are those of the query's entities and words that their bank does not know; `learned` are
+    the encoder's token weights of each question, none where nothing asks for them.
     """
 
     vectors: np.ndarray
@@ -81,6 +83,7 @@ class QueryBatch:
     relational: np.ndarray
     entity_vectors: Keyed
     word_vectors: Keyed
+    learned: LexicalWeights
 
     def __len__(self) -> int:
         """The number of questions."""
@@ -90,7 +93,7 @@ class QueryBatch:
         """The given questions in the given order; what they refer to is shared."""
         ragged = {
             name: getattr(self, name).take(rows)
-            for name in ("terms", "words", "phrases", "subjects", "entities")
+            for name in ("terms", "words", "phrases", "subjects", "entities", "learned")
         }
         plain = {
             name: getattr(self, name)[rows]
@@ -128,6 +131,7 @@ def build_batch(profiles: Sequence[QueryProfile], vectors: np.ndarray, analyzer:
         relational=np.array([profile.route == "relational" for profile in profiles], bool),
         entity_vectors=no_vectors,
         word_vectors=no_vectors,
+        learned=LexicalWeights.none(len(profiles)),
     )
 
 

@@ -69,6 +69,7 @@ def graph_view(signals: Signals) -> GraphView:
         (config.graph_type, signals.answer_type),
         (config.graph_reply, signals.asked),
         (config.graph_related, signals.related),
+        (config.graph_learned, signals.learned),
     ):
         if signal is not None and weight > 0:
             scores = scores + weight * signal

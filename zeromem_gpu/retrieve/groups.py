@@ -6,7 +6,7 @@ it, so that at most half of a tile is empty. Tiles of one width run together. No
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,9 +17,9 @@ from zeromem_gpu.build.stack import Lexicon, Stack
 from zeromem_gpu.query.batch import QueryBatch
 from zeromem_gpu.query.batch import Ragged as Keys
 from zeromem_kernels.lexical import Phrases, Ragged, lookup
-from zeromem_kernels.tiles import Axis, Tiles
+from zeromem_kernels.tiles import Axis, Csr, Tiles
 from zeromem_kernels.transfer import to_device
-from zeromem_kernels.weights import Asked, gather_counts
+from zeromem_kernels.weights import Asked, Counts, gather_counts, given
 
 WIDEST = 32
 # float32 matrices of one unit row that are alive at the worst moment; measured, rounded up
@@ -94,7 +94,18 @@ class Group:
 
     def asked_terms(self) -> tuple[Asked, Tensor, Ragged]:
         """The distinct terms of each bank with their units, their boundaries, and each slot's."""
-        mine = self.batch.terms.take(self.query)
+        parts = [lexicon.counts for lexicon in self.stack.lexicons]
+        return self._gathered(self.batch.terms.take(self.query), parts)
+
+    def learned_terms(self) -> tuple[Csr, Tensor, Ragged, Tensor]:
+        """The distinct tokens with their units, boundaries, and the tokens and weights of each slot."""
+        mine = self.batch.learned.take(self.query)
+        tokens = Keys(mine.indptr, mine.ids.astype(np.int64))
+        found, ptr, slots = self._gathered(tokens, self.stack.learned)
+        return given(found), ptr, slots, self.upload(mine.weights)
+
+    def _gathered(self, mine: Keys, parts: Sequence[Counts]) -> tuple[Asked, Tensor, Ragged]:
+        """The distinct keys of each bank with what `parts` know of them, their boundaries, each slot's."""
         bank = self.banks_of(mine)
         order = np.lexsort((mine.values, bank))
         keys, bank = mine.values[order], bank[order]
@@ -104,7 +115,6 @@ class Group:
         local = np.empty(len(keys), np.int32)
         local[order] = np.cumsum(fresh) - 1 - ptr[bank]
         banks, wanted = self.upload(bank[fresh]), self.upload(keys[fresh])
-        parts = [lexicon.counts for lexicon in self.stack.lexicons]
         rows = [lookup(banks, wanted, part.ptr, part.keys) for part in parts]
         found = gather_counts(parts, rows, banks, self.stack.places)
         return found, self.upload(ptr), Ragged(self.upload(mine.ptr), self.upload(local))

@@ -74,6 +74,7 @@ def _own(signals: Signals, config: Config) -> Tensor:
         (config.temporal, signals.temporal),
         (config.answer_type, signals.answer_type),
         (config.reply, signals.asked),
+        (config.learned, signals.learned),
     ):
         if signal is not None and weight > 0:
             own = own + weight * signal

@@ -23,7 +23,9 @@ from zeromem_kernels.lexical import Ragged, bm25, phrase_support, subject_suppor
 from zeromem_kernels.tiles import Axis
 from zeromem_kernels.weights import Asked, weigh
 
-_OF_BOTH = ("queries", "bm25_units", "phrase", "subject", "validity", "type_bits", "dated", "relational")
+_OF_BOTH = (
+    "queries", "bm25_units", "phrase", "subject", "learned", "validity", "type_bits", "dated", "relational",
+)  # fmt: skip
 _OF_GRAPH = ("seeds", "near")
 _OF_HIERARCHY = ("bm25_spans", "bm25_windows", "bm25_episodes")
 
@@ -116,6 +118,15 @@ class Questions:
             return related_bm25(self.group, self.config)
         found = words_near(self.group, self.config)
         return bm25(found.postings, found.ptr, found.terms, self._axis("units"), found.shares)
+
+    @cached_property
+    def learned(self) -> Tensor | None:
+        """Σ of products of the encoder's token weights, or None where they do not count."""
+        config, stack = self.config, self.group.stack
+        if not stack.learned or max(config.learned, config.graph_learned) <= 0:
+            return None
+        postings, ptr, tokens, weights = self.group.learned_terms()
+        return bm25(postings, ptr, tokens, self._axis("units"), weights)
 
     @cached_property
     def validity(self) -> Tensor | None:

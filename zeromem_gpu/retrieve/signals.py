@@ -126,6 +126,12 @@ class Signals:
         near = self.questions.near
         return None if near is None else scale_to_max(near, self.units, self.visible)
 
+    @cached_property
+    def learned(self) -> Tensor | None:
+        """sc(Σ of products) of the encoder's token weights, or None where they do not count."""
+        found = self.questions.learned
+        return None if found is None else scale_to_max(found, self.units, self.visible)
+
     def bm25_of(self, level: str, axis: Axis, visible: Tensor | None) -> Tensor:
         """sc(BM25) over the documents of a level: units, spans, windows or episodes."""
         return scale_to_max(self.questions.bm25(level), axis, visible)

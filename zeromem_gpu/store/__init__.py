@@ -9,7 +9,8 @@
         sessions.parquet     names
         units.parquet        scalar columns
         entities.parquet     keys and names
-        facts.safetensors    words, vocabulary, sentences, mentions, spans, hidden units
+        facts.safetensors    words, vocabulary, sentences, mentions, spans, hidden units; token weights
+                             where any are kept, else no table of them
         vectors.safetensors  float32 [rows, D] of units, vocabulary, sentences, entities and spans
 
 Every table holds all banks one after the other, so ten thousand banks are the same few files. Texts are

@@ -19,7 +19,7 @@ _REFERENCES = {
     ("units", "trace"): ("traces", 0), ("sentences", "unit"): ("units", 0),
     ("tokens", "unit"): ("units", 0), ("tokens", "sentence"): ("sentences", -2),
     ("mentions", "unit"): ("units", 0), ("mentions", "entity"): ("entities", 0),
-    ("sentence_entities", "sentence"): ("sentences", 0),
+    ("learned", "unit"): ("units", 0), ("sentence_entities", "sentence"): ("sentences", 0),
     ("sentence_entities", "entity"): ("entities", 0),
     ("spans", "first"): ("units", 0), ("spans", "last"): ("units", 0),
     ("dead", "dead"): ("units", 0), ("places", "place"): ("traces", -1),
@@ -51,8 +51,10 @@ def check_lengths(names: list[str], lengths: Lengths, counts: Mapping[str, int])
 
 
 def check_references(columns: Columns, lengths: Lengths) -> None:
-    """Raise `ValueError` unless every row number lies inside its own bank's table."""
+    """Raise `ValueError` unless every row number lies inside its own bank's table; tables may be absent."""
     for (table, column), (target, lowest) in _REFERENCES.items():
+        if table not in columns:
+            continue
         length = lengths["traces" if table == "places" else table]
         values = columns[table][column]
         filled = np.flatnonzero(length)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zeromem_gpu.build.arena import Arena, Span
-from zeromem_gpu.build.facts import Bank, MemoryIndex, schema
+from zeromem_gpu.build.facts import OPTIONAL, Bank, MemoryIndex, schema
 from zeromem_gpu.store.files import Tensor, map_tensors, write_file, write_tensors
 from zeromem_gpu.store.sound import check_counts, check_lengths, check_references
 from zeromem_gpu.store.trace_rows import (
@@ -46,6 +46,16 @@ def write_index(folder: Path, index: MemoryIndex) -> dict[str, dict[str, Any]]:
     return facts
 
 
+def table_rows(index: MemoryIndex) -> dict[str, int]:
+    """How many rows each table has, of those that go into files."""
+    banks = index.banks.values()
+    rows = {
+        table: sum(bank.spans[table].length for bank in banks if table in bank.spans)
+        for table in index.arenas
+    }
+    return {table: count for table, count in rows.items() if count or table not in OPTIONAL}
+
+
 def read_index(folder: Path, dim: int, counts: Mapping[str, int]) -> MemoryIndex:
     """The index in a folder that `write_index` filled; large arrays stay on disk until they are touched.
 
@@ -57,7 +67,8 @@ def read_index(folder: Path, dim: int, counts: Mapping[str, int]) -> MemoryIndex
     Raises `ValueError` (or an error of the file libraries) when the files do not fit the counts or each
     other. What is read is never larger than the files and the counts allow.
     """
-    wanted = schema(dim)
+    specs_of = schema(dim)
+    wanted = {table: specs for table, specs in specs_of.items() if table in counts or table not in OPTIONAL}
     check_counts({name: counts[name] for name in ("banks", *wanted, "dead")})
     columns: dict[str, dict[str, np.ndarray]] = {table: {} for table in (*wanted, "dead")}
     # mapped first: their sizes are those of files, and all other counts are held against them
@@ -73,7 +84,7 @@ def read_index(folder: Path, dim: int, counts: Mapping[str, int]) -> MemoryIndex
         columns[table] |= _read_scalars(folder / f"{table}.parquet", wanted[table], counts[table])
     bank_of_trace = np.repeat(np.array(names, object), lengths["traces"]).tolist()
     columns["traces"]["trace"], place = read_trace_rows(folder / "traces.parquet", bank_of_trace)
-    arenas = {}
+    arenas = {table: Arena(specs_of[table]) for table in OPTIONAL}
     for table, specs in wanted.items():
         _check(table, columns[table], specs, counts[table])
         arenas[table] = Arena.adopt(specs, columns[table])
@@ -156,7 +167,7 @@ def _banks(index: MemoryIndex) -> pa.Table:
         {"name": pa.array([to_bytes(bank.name) for bank in banks], TEXT)}
         | {
             table: pa.array([bank.spans.get(table, Span()).length for bank in banks], pa.int64())
-            for table in index.arenas
+            for table in table_rows(index)
         }
         | {"dead": pa.array([len(bank.dead) for bank in banks], pa.int64())}
     )
@@ -201,9 +212,8 @@ def _tensors(index: MemoryIndex) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         "dead": Tensor(np.dtype(np.int32), (sum(len(b.dead) for b in banks),), [b.dead for b in banks])
     }
     vectors: dict[str, Tensor] = {}
-    for table, arena in index.arenas.items():
-        rows = sum(bank.spans.get(table, Span()).length for bank in banks)
-        for name, (dtype, shape) in arena.schema.items():
+    for table, rows in table_rows(index).items():
+        for name, (dtype, shape) in index.arenas[table].schema.items():
             if dtype is object or (table in _SCALAR_TABLES and name != "vector"):
                 continue
             parts = [index.column(bank, table, name) for bank in banks]

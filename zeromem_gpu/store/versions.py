@@ -29,7 +29,7 @@ from zeromem_gpu.store.layout import (
     is_whole,
     read_manifest,
 )
-from zeromem_gpu.store.tables import FILES, read_index, write_index
+from zeromem_gpu.store.tables import FILES, read_index, table_rows, write_index
 
 logger = logging.getLogger(__name__)
 
@@ -199,12 +199,8 @@ def _point(directory: Path, name: str) -> None:
 
 def _counts(index: MemoryIndex) -> dict[str, int]:
     """How many banks there are, and rows of each table."""
-    banks = index.banks.values()
-    rows = {
-        table: sum(bank.spans[table].length for bank in banks if table in bank.spans)
-        for table in index.arenas
-    }
-    return {"banks": len(banks), **rows, "dead": sum(len(bank.dead) for bank in banks)}
+    dead = sum(len(bank.dead) for bank in index.banks.values())
+    return {"banks": len(index.banks), **table_rows(index), "dead": dead}
 
 
 def _discard(folder: Path) -> None:
