@@ -28,7 +28,7 @@ OTHERS = ('Did Bob say "in Oslo" to Ann?', "Who likes rain?", "What was red on 2
 BANKS = ["one", "two", "one"]
 BOUNDED = [None, Boundary(sessions="s1"), None]
 # every sweep and every round of a top-k takes the interpreter long
-CONFIG = Config(gamma=0.3, tolerance=1e-3, candidates=4)
+CONFIG = Config(learned_weights=True, gamma=0.3, tolerance=1e-3, candidates=4)
 # torch forms of phrases and subjects, which size lists by what they find, in two groups of tiles
 OF_LEXICAL = 30
 
