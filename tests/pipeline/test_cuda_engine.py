@@ -84,6 +84,24 @@ def test_a_batch_waits_once_and_finds_what_the_cpu_finds(
     assert waits == {"transfer.py": 1}, device.waits
 
 
+def test_banks_that_grew_shrank_or_hold_no_words(device: Device) -> None:
+    """Words in several segments, units that are gone, axes without rows; views alone."""
+    both = []
+    for memory in (filled(), filled(device="cuda")):
+        memory.add([Trace("blank", "…", "blank"), Trace("smile", "😀", "smile")])
+        memory.prepare()
+        memory.add(Trace(f"late{at}", f"Zoe told Ann of kayak {at}.", "one", "s9") for at in range(3))
+        memory.delete(["one1", "late1"], bank="one")
+        names = ["one", "blank", "smile", "two"]
+        asked = ["Did Zoe tell Ann of a kayak?", "What is red?", "Who is Zoe?", '"with Bob"']
+        found = []
+        for views in ("both", "graph", "hierarchy"):
+            config = CONFIG.replace(views=views, candidates=2)
+            found += memory.search(asked, bank=names, top_k=2, config=config)
+        both.append(found)
+    same(*both)
+
+
 def test_shapes_that_return_are_replayed_with_the_values_of_the_day(
     memory: Memory, plain: Memory, device: Device
 ) -> None:
