@@ -30,7 +30,7 @@ BOUNDED = [None, Boundary(sessions="s1"), None]
 # every sweep and every round of a top-k takes the interpreter long
 CONFIG = Config(gamma=0.3, tolerance=1e-3, candidates=4)
 # torch forms of phrases and subjects, which size lists by what they find, in two groups of tiles
-OF_LEXICAL = 30
+OF_LEXICAL = 0
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from zeromem_kernels.tiles import triton_forms
 
 QUESTIONS = (
     "What did Ann say about the kayak in Bergen?",
-    "Who met Bob?",
+    'Who said "cakes in Oslo" to Cleo?',
     "When did Cleo go to Oslo?",
 )
 SAID = (

@@ -22,7 +22,7 @@ from zeromem_gpu.stopwatch import Stopwatch, stopwatch
 from zeromem_kernels.fusion import fuse, scaled
 from zeromem_kernels.layout import pointer
 from zeromem_kernels.replay import Replays
-from zeromem_kernels.topk import TopK, kept_mask
+from zeromem_kernels.topk import TopK
 from zeromem_kernels.transfer import to_host
 
 
@@ -196,10 +196,12 @@ def _on_the_host(
 
 def _scores_at(scores: Tensor | None, candidates: TopK, rows: Tensor, signals: Signals) -> Tensor:
     """A view's raw scores of some rows [T, n, width], NaN where the view did not return them."""
-    if scores is None:
+    if scores is None or candidates.rows.shape[1] == 0:
         return torch.full(rows.shape, torch.nan, device=rows.device)
-    returned = torch.where(kept_mask(candidates, signals.units), scores, torch.nan)
-    return torch.where(rows >= 0, at_rows(returned, rows, signals), torch.nan)
+    # what a view returned ranks no later than its last candidate; −inf was never one
+    score, last, row = at_rows(scores, rows, signals), candidates.scores[:, -1:], candidates.rows[:, -1:]
+    returned = (score > last) | ((score == last) & (rows <= row))
+    return torch.where(returned & (rows >= 0), score, torch.nan)
 
 
 def _hidden_matrix(group: Group, hidden: Hidden) -> Tensor | None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
 from zeromem_gpu.retrieve.questions import Questions
+from zeromem_kernels.fit import temporal_fit, type_fit
 from zeromem_kernels.scale import min_max, scale_to_max
 from zeromem_kernels.similarity import similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
@@ -97,19 +98,15 @@ class Signals:
         validity = self.questions.validity
         if validity is None:
             return None
-        limits = validity[self.units.tile_of_row]
-        time = self.group.stack.time[self.units.stacked_row][:, None]
-        outside = torch.maximum(limits[..., 0] - time, time - limits[..., 1]).clamp_(min=0.0)
-        value = torch.exp(outside / (-86400.0 * self.config.temporal_days)).float()
         # a slot that holds no query spreads as the interval [0, 0]; nobody reads it
-        return torch.where(value.isnan(), 0.0, value)
+        return temporal_fit(
+            validity, self.group.stack.time, self.units, 86400.0 * self.config.temporal_days
+        )
 
     @cached_property
     def answer_type(self) -> Tensor:
         """1 where the unit holds a candidate of the expected answer type."""
-        bits = self.questions.type_bits[self.units.tile_of_row]
-        types = self.group.stack.types[self.units.stacked_row][:, None]
-        return ((types & bits) != 0).float()
+        return type_fit(self.questions.type_bits, self.group.stack.types, self.units)
 
     @cached_property
     def asked(self) -> Tensor | None:
