@@ -240,7 +240,7 @@ def simulated_cuda() -> Iterator[Device]:
         finally:
             device.capturing = None
 
-    stream = SimpleNamespace(wait_stream=lambda _: None)
+    stream = SimpleNamespace(wait_stream=lambda _: None, wait_event=lambda _: None, record_event=Event)
     facts = SimpleNamespace(L2_cache_size=72 << 20, total_memory=24 << 30, name="simulated")
     cuda: dict[str, Callable[..., Any]] = {
         "_lazy_init": lambda: None, "is_available": lambda: True, "device_count": lambda: 1,

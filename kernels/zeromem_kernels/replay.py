@@ -51,6 +51,7 @@ class Replays:
         # how often a shape came that has no graph; −1 for one that cannot have any
         self._seen: OrderedDict[Hashable, int] = OrderedDict()
         self._said = False
+        self._passed: torch.cuda.Event | None = None
         # one graph at a time: all of them share their memory
         self._lock = threading.Lock()
 
@@ -80,10 +81,7 @@ class Replays:
                 graph = self._captured(whole, owner, size, inputs, call)
             if graph is not None:
                 self._graphs.move_to_end(whole)
-                for name, given in inputs.items():
-                    graph.inputs[name].copy_(given)
-                graph.replay()
-                return {name: one.clone() for name, one in graph.outputs.items()}
+                return self._replayed(graph, inputs)
         return call(inputs)
 
     def drop(self, owner: object | None = None) -> None:
@@ -93,6 +91,19 @@ class Replays:
                 del self._graphs[key]
             # an id may be taken again
             self._seen.clear()
+
+    def _replayed(self, graph: _Graph, inputs: Matrices) -> Matrices:
+        stream = torch.cuda.current_stream() if any(one.is_cuda for one in inputs.values()) else None
+        if stream is not None and self._passed is not None:
+            # a thread with a stream of its own may still read what is about to be written
+            stream.wait_event(self._passed)
+        for name, given in inputs.items():
+            graph.inputs[name].copy_(given)
+        graph.replay()
+        found = {name: one.clone() for name, one in graph.outputs.items()}
+        if stream is not None:
+            self._passed = stream.record_event()
+        return found
 
     def _worth_it(self, key: Hashable, size: int) -> bool:
         seen = self._seen.pop(key, 0)

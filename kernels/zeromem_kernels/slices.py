@@ -54,6 +54,16 @@ class Slices(NamedTuple):
     host_long: np.ndarray
     host_scratch: np.ndarray
 
+    def uncoloured(self) -> Slices:
+        """The same with one group a bank: colours lie one after another."""
+        step = self.colours
+        if step == 1:
+            return self
+        return self._replace(
+            group_ptr=self.group_ptr[::step].contiguous(), long_group=self.long_group[::step].contiguous(),
+            host_group=self.host_group[::step], host_long=self.host_long[::step], colours=1,
+        )  # fmt: skip
+
     @property
     def slices(self) -> int:
         """How many slices there are."""

@@ -16,7 +16,8 @@ def tile_spmm(csr: Csr, x: Tensor, source: Axis, target: Axis) -> Tensor:
     """y = W x per tile.
 
     Args:
-        csr: W over the stack, rows on `target`, indices on `source`.
+        csr: W over the stack, rows on `target`, indices on `source`. With slices a card sums by its gather
+            kernel, which wants x finite.
         x: float32 [source rows, width].
         source: the axis of x.
         target: the axis of the result.
@@ -30,7 +31,7 @@ def tile_spmm(csr: Csr, x: Tensor, source: Axis, target: Axis) -> Tensor:
             run_tiles(cpu.spmm, target.tiles, column, lanes, target.tiles.bank, csr.indptr, csr.indices,
                       csr.weights, target.ptr, target.starts, source.starts, x, y)  # fmt: skip
         return y
-    if csr.slices is not None and csr.slices.colours == 1 and on_triton(x):
+    if csr.slices is not None and on_triton(x):
         from zeromem_kernels.gpu import activation
 
         summed: Tensor = activation.gather(csr.slices, x, source, target)

@@ -34,6 +34,7 @@ from zeromem_kernels.gpu import launch, select
 from zeromem_kernels.layout import transpose
 from zeromem_kernels.pagerank import Graph, PageRank, is_sound, personalized_pagerank, slice_graph
 from zeromem_kernels.reset import reset_vector
+from zeromem_kernels.spmm import tile_spmm
 from zeromem_kernels.tiles import Axis, Csr, Tiles, slice_table, torch_forms
 from zeromem_kernels.topk import TopK, kept_mask, ordered_topk
 
@@ -116,6 +117,22 @@ def hide(axis: Axis) -> torch.Tensor:
     for block in blocks(axis):
         hidden[block.at][UNITS[block.bank] :] = False
     return hidden
+
+
+@every_tiling
+@pytest.mark.parametrize("coloured", [False, True])
+@pytest.mark.usefixtures("short_segments")
+def test_sums_over_a_table(tiling: str, coloured: bool) -> None:
+    """Of values below 0 too, whose maximum nobody asks for; colours make no difference."""
+    axis, graph = axis_of(tiling, NODES), banks().graph
+    made = slice_graph(graph, axis.ptr) if coloured else slice_table(graph.weights, axis.ptr, axis.ptr)
+    x = np.random.default_rng(8).normal(size=(axis.rows, axis.tiles.width)).astype(np.float32)
+    found = interpreted(
+        lambda: tile_spmm(graph.weights._replace(slices=made), torch.from_numpy(x), axis, axis)
+    )
+    for block in blocks(axis):
+        expected = banks().weights[block.bank] @ x[block.at].astype(np.float64)
+        np.testing.assert_allclose(found[block.at].numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
 def worst_error(

@@ -194,7 +194,7 @@ def gather(slices: Slices, x: Tensor, source: Axis, target: Axis) -> Tensor:
     """Σ weight · x[column] of every row, float32 [target rows, width]: one direction by itself."""
     width, device = x.shape[1], x.device
     out = torch.empty((target.rows, width), device=device)
-    go = _Pass(slices, source, target, width)
+    go = _Pass(slices.uncoloured(), source, target, width)
     unread = torch.zeros((len(target.tiles), width), dtype=torch.int32, device=device)
     for wave in waves(target.host_starts + source.host_starts, width * 4, device):
         go(wave, x, out, out, out, out, out, out, unread, 0.0, GATED=False, MASKED=False, EXCLUDE=False)
