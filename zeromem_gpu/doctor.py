@@ -52,7 +52,7 @@ def examine(directory: Path | None = None, *, vectors: Path | None = None) -> li
 
     The file stands for the encoder of the index. Nothing is changed or downloaded.
     """
-    checks = [*_packages(), _device(), _encoder(needed=vectors is None), _ner(), _cache()]
+    checks = [*_packages(), _device(), *_large_banks(), _encoder(needed=vectors is None), _ner(), _cache()]
     if vectors is not None:
         checks.append(_vectors(vectors))
     return [*checks, *_index(directory, vectors)] if directory is not None else checks
@@ -96,6 +96,22 @@ def _extras(source: Path) -> dict[str, list[str]]:
 
 def _device() -> Check:
     return _tried("device", lambda: str(resolve_device()), "unset ZEROMEM_DEVICE", fatal=True)
+
+
+def _large_banks() -> Iterator[Check]:
+    """What searches large banks on a card; a CPU has no need of it."""
+    from zeromem_kernels.brute_force import CUVS_ROWS
+
+    try:
+        if resolve_device().type != "cuda":
+            return
+    except ZeroMemError:
+        return
+    size = f"banks of {CUVS_ROWS:,} entities and more"
+    if _installed("cuvs-cu13"):
+        yield Check("cuvs", True, f"{metadata.version('cuvs-cu13')}, for {size}")
+    else:
+        yield Check("cuvs", False, f"not installed; products serve {size} too", _pip("cuda"))
 
 
 def _encoder(*, needed: bool) -> Check:
