@@ -30,7 +30,7 @@ import torch
 
 from benchmarks.gpu_bench import Bench, WrongResult
 from benchmarks.gpu_report import table
-from benchmarks.gpu_steps import activation, baselines, ceilings, fusion, lexical, pagerank, reset
+from benchmarks.gpu_steps import activation, baselines, ceilings, fusion, lexical, pagerank, replay, reset
 from benchmarks.gpu_steps.workloads import Workloads
 from benchmarks.gpu_timing import compiling
 
@@ -42,6 +42,7 @@ STEPS: dict[str, Callable[[Bench, Workloads], None]] = {
     "reset": reset.run,
     "fusion": fusion.run,
     "lexical": lexical.run,
+    "replay": replay.run,
 }
 MEMORY_GIB = 22
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from zeromem_gpu.cache import DiskCache, default_cache_dir
 from zeromem_gpu.config import Config
-from zeromem_gpu.device import resolve_device
+from zeromem_gpu.device import missing_for_cards, resolve_device
 from zeromem_gpu.encoders import resolve_encoder
 from zeromem_gpu.encoders.vector_file import VectorFile
 from zeromem_gpu.errors import ZeroMemError
 from zeromem_gpu.text.entities import SpacyExtractor
+from zeromem_gpu.toolbox import NER_OF_BANKS
 
 if TYPE_CHECKING:
     from zeromem_gpu.store import Findings
@@ -52,7 +53,7 @@ def examine(directory: Path | None = None, *, vectors: Path | None = None) -> li
 
     The file stands for the encoder of the index. Nothing is changed or downloaded.
     """
-    checks = [*_packages(), _device(), *_large_banks(), _encoder(needed=vectors is None), _ner(), _cache()]
+    checks = [*_packages(), _device(), _encoder(needed=vectors is None), _ner(), _cache()]
     if vectors is not None:
         checks.append(_vectors(vectors))
     return [*checks, *_index(directory, vectors)] if directory is not None else checks
@@ -62,15 +63,25 @@ def _packages() -> Iterator[Check]:
     installed = _installed(_NAME)
     source = Path(__file__).resolve().parents[1]
     yield Check(_NAME, True, metadata.version(_NAME) if installed else f"source tree {source}")
-    for name in ("torch", "numpy", "numba", "triton", "cupy-cuda13x", "spacy", "transformers"):
+    for name in ("torch", "numpy", "numba", "triton", "cupy-cuda13x", "cuvs-cu13", "spacy", "transformers"):
         if _installed(name):
             yield Check(name, True, metadata.version(name))
     for extra, packages in sorted(_extras(source).items()):
         missing = [name for name in packages if not _installed(name)]
         instead = _INSTEAD.get(extra, "unavailable")
+        if extra == "cuda" and _on_a_card():
+            instead = ", ".join(one for name, one in missing_for_cards().items() if name in missing)
         detail = f"without {', '.join(missing)}; {instead}" if missing else "installed"
         command = _pip(extra) if installed else f"pip install -e '{source}[{extra}]'"
         yield Check(f"extra {extra}", not missing, detail, command if missing else "")
+
+
+def _on_a_card() -> bool:
+    """Whether searches take a CUDA device by default."""
+    try:
+        return resolve_device().type == "cuda"
+    except ZeroMemError:
+        return False
 
 
 def _extras(source: Path) -> dict[str, list[str]]:
@@ -96,22 +107,6 @@ def _extras(source: Path) -> dict[str, list[str]]:
 
 def _device() -> Check:
     return _tried("device", lambda: str(resolve_device()), "unset ZEROMEM_DEVICE", fatal=True)
-
-
-def _large_banks() -> Iterator[Check]:
-    """What searches large banks on a card; a CPU has no need of it."""
-    from zeromem_kernels.brute_force import CUVS_ROWS
-
-    try:
-        if resolve_device().type != "cuda":
-            return
-    except ZeroMemError:
-        return
-    size = f"banks of {CUVS_ROWS:,} entities and more"
-    if _installed("cuvs-cu13"):
-        yield Check("cuvs", True, f"{metadata.version('cuvs-cu13')}, for {size}")
-    else:
-        yield Check("cuvs", False, f"not installed; products serve {size} too", _pip("cuda"))
 
 
 def _encoder(*, needed: bool) -> Check:
@@ -187,6 +182,21 @@ def _index(directory: Path, vectors: Path | None) -> Iterator[Check]:
     )
     same_rules = entities.detail.rpartition("/")[2] == read.rpartition("/")[2]
     yield _compared(entities, read, pipeline if pipeline and same_rules else again)
+    yield from _bank_entities(directory, entities, fingerprint.get(NER_OF_BANKS, {}))
+
+
+def _bank_entities(directory: Path, found: Check, read: Mapping[str, str]) -> Iterator[Check]:
+    """Banks that an extractor of their own has read (`read` has its fingerprint), those of one together."""
+    banks_of: dict[str, list[str]] = {}
+    for bank, wanted in read.items():
+        banks_of.setdefault(wanted, []).append(bank)
+    for wanted, banks in banks_of.items():
+        which = f"bank {banks[0]!r}" + (f" and {len(banks) - 1:,} more" if len(banks) > 1 else "")
+        name, same = "index entities of banks", found.ok and found.detail == wanted
+        detail = f"{wanted} in {which}" if same else f"{found.detail} here, {wanted} in {which}"
+        # no command takes an extractor by bank
+        remedy = "" if same else f"Memory.open({str(directory)!r}, extractor={{{banks[0]!r}: …}}) in Python"
+        yield Check(name, same, detail, remedy, fatal=not same)
 
 
 def _version_faults(directory: Path, found: Findings) -> Iterator[Check]:

@@ -14,6 +14,7 @@ from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.stack import Stack
 from zeromem_gpu.build.views import BankView, bank_ledger, bank_view
 from zeromem_gpu.config import Config
+from zeromem_gpu.device import say_what_serves
 from zeromem_gpu.encoders.protocol import checked_encode
 from zeromem_gpu.errors import InvalidInput, OutOfMemory
 from zeromem_gpu.query.batch import Keyed, QueryBatch, Ragged, build_batch
@@ -26,6 +27,7 @@ from zeromem_gpu.toolbox import Toolbox
 from zeromem_gpu.types import Boundary, Evidence, QueryProfile, SearchResult
 from zeromem_kernels.layout import positions
 from zeromem_kernels.related import on_grid
+from zeromem_kernels.replay import Replays
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +58,11 @@ class Searcher:
     def __init__(self, device: torch.device, toolbox: Toolbox) -> None:
         self.device = device
         self._toolbox = toolbox
-        self._stacks = Stacks(device)
+        self._replays = None
+        if device.type == "cuda":
+            say_what_serves()
+            self._replays = Replays()
+        self._stacks = Stacks(device, None if self._replays is None else self._replays.drop)
         self._budget = Budget(str(device))
 
     def search(
@@ -141,7 +147,7 @@ class Searcher:
         clock.lap("prepare_s")
         hidden = _hidden(index, ready, names, boundaries, config)
         work = self._budget.work(config)
-        ranked = retrieve(stack, ready.bank_of, batch, hidden, config, work, listed)
+        ranked = retrieve(stack, ready.bank_of, batch, hidden, config, work, listed, self._replays)
         clock.lap("retrieve_s")
         for stage, seconds in ranked.timings.items():
             clock.laps[stage] = clock.laps.get(stage, 0.0) + seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
     import torch
 
 _KEPT = 16
+# an entry of a slice with its padding, a posting in the weights of four levels and of near words; measured
+_SLICE_BYTES, _WEIGHT_BYTES = 16, 72
 
 
 class Stacks:
     """Stacks by the banks in them; those used last are kept as far as a budget reaches, and the newest."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, dropped: Callable[[Stack | None], None] | None = None) -> None:
+        """`dropped` is told of every stack that is kept no longer, by None of all."""
         self._device = device
+        self._dropped = dropped or (lambda _: None)
         self._kept: OrderedDict[tuple[Any, ...], tuple[Stack, int]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -78,22 +82,39 @@ class Stacks:
         if not cuda and beside == 1:
             return 0  # on the CPU a stack of one bank shares all its arrays
         with bank.building:
-            return bank.cached(("stack bytes", cuda), lambda: sum(_sizes(view, vectors=cuda)))
+            return bank.cached(("stack bytes", cuda), lambda: _bytes(view, cuda=cuda))
 
     def drop(self) -> None:
         """Keep nothing: what was kept stands in the way of a search."""
         with self._lock:
             self._kept.clear()
+        self._dropped(None)
 
     def _make_room(self, index: MemoryIndex, left: int) -> None:
         """Drop stacks of outdated banks, and the ones used longest ago until the rest fits."""
+        gone: list[Stack] = []
         with self._lock:
             for old in [old for old in self._kept if not _current(index, old)]:
-                del self._kept[old]
+                gone.append(self._kept.pop(old)[0])
             while self._kept and (
                 len(self._kept) >= _KEPT or sum(size for _, size in self._kept.values()) > left
             ):
-                self._kept.popitem(last=False)
+                gone.append(self._kept.popitem(last=False)[1][0])
+        for stack in gone:
+            self._dropped(stack)
+
+
+def _bytes(view: BankView, *, cuda: bool) -> int:
+    return sum(_sizes(view, vectors=cuda)) + (_made_on_a_card(view) if cuda else 0)
+
+
+def _made_on_a_card(view: BankView) -> int:
+    """Bytes of what a card makes of a view: tables as slices, and its words with their weights."""
+    levels = (view.levels.spans, view.levels.windows, view.levels.episodes)
+    entries = 2 * len(view.incidence.indices) + len(view.graph.weights.indices)
+    entries += sum(int((level.end - level.first).sum()) for level in levels)
+    postings = sum(len(segment.units) for segment in view.segments)
+    return _SLICE_BYTES * entries + _WEIGHT_BYTES * postings
 
 
 def _sizes(value: Any, *, vectors: bool) -> Iterator[int]:

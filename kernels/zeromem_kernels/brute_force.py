@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -35,16 +36,18 @@ def _library() -> _Library | None:
         from cuvs.common import Resources
         from cuvs.neighbors import brute_force, filters
     except ImportError as error:
-        logger.warning(
-            "cuvs serves banks of %s vectors and more on CUDA, but %s: products serve; "
-            "pip install 'zeromem-gpu[cuda]'", f"{CUVS_ROWS:,}", error,
-        )  # fmt: skip
+        # that it is not installed is said where a device is chosen; here, that it does not work
+        if find_spec("cuvs") is not None:
+            logger.warning(
+                "cuvs is installed but does not import (%s): matrix products serve. "
+                "pip install 'zeromem-gpu[cuda]' (said once)", error,
+            )  # fmt: skip
         return None
     return _Library(Resources, brute_force, filters)
 
 
 def serves(stored: Tensor) -> bool:
-    """Whether cuVS searches these vectors; that only it is missing is said once."""
+    """Whether cuVS searches these vectors: on CUDA, many enough, and it is there."""
     return stored.is_cuda and len(stored) >= CUVS_ROWS and _library() is not None
 
 

@@ -71,7 +71,8 @@ def lookup(banks: Tensor, keys: Tensor, ptr: Tensor, stack_keys: Tensor) -> Tens
     last = max(len(stack_keys) - 1, 0)
     if len(stack_keys) == 0:
         return torch.full((len(keys),), -1, dtype=torch.int32, device=keys.device)
-    for _ in range(int(ptr.diff().max()).bit_length() + 1):
+    # as often as one bank with all of the keys needs: the largest bank's number is the device's
+    for _ in range(len(stack_keys).bit_length() + 1):
         middle = (low + high) // 2
         open_ = low < high
         less = open_ & (stack_keys[middle.clamp(max=last)] < keys)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from zeromem_gpu import ReaderReply, SearchResult, Trace, doctor
@@ -142,18 +141,6 @@ def test_doctor_in_a_source_tree_lists_the_extras(monkeypatch: pytest.MonkeyPatc
         if not checks[name].ok:
             assert checks[name].remedy == f"pip install -e '{source}[{name.removeprefix('extra ')}]'"
             assert "zeromem-gpu" not in checks[name].detail
-
-
-def test_doctor_names_what_searches_large_banks_on_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "cuvs" not in {check.name for check in doctor.examine()}
-    monkeypatch.setattr(doctor, "resolve_device", lambda: torch.device("cuda"))
-    installed = doctor._installed
-    monkeypatch.setattr(doctor, "_installed", lambda name: name != "cuvs-cu13" and installed(name))
-    (missing,) = (check for check in doctor.examine() if check.name == "cuvs")
-    assert not missing.ok
-    assert not missing.fatal
-    assert missing.detail == "not installed; products serve banks of 1,048,576 entities and more too"
-    assert missing.remedy == "pip install 'zeromem-gpu[cuda]'"
 
 
 def test_doctor_takes_a_file_of_vectors(index: Path, tmp_path: Path) -> None:

@@ -187,16 +187,26 @@ def test_the_size_and_the_device_choose(monkeypatch: pytest.MonkeyPatch) -> None
     assert [brute_force.serves(one) for one in asked] == [True, False, False]  # type: ignore[arg-type]
 
 
-def test_without_cuvs_products_serve_and_it_is_said_once(
+def test_without_cuvs_products_serve(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "cuvs", None)
     brute_force._library.cache_clear()
-    assert not brute_force.serves(OnCard(5))  # type: ignore[arg-type]
+    assert not brute_force.serves(OnCard(brute_force.CUVS_ROWS))  # type: ignore[arg-type]
+    # a search says so where it chooses its device
     assert caplog.text == ""
+
+
+def test_a_cuvs_that_does_not_work_is_named_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    (tmp_path / "cuvs").mkdir()
+    (tmp_path / "cuvs" / "__init__.py").write_text("raise ImportError('libcuvs_c.so: cannot open')")
+    monkeypatch.syspath_prepend(tmp_path)
+    brute_force._library.cache_clear()
     for _ in range(2):
         assert not brute_force.serves(OnCard(brute_force.CUVS_ROWS))  # type: ignore[arg-type]
-    assert caplog.text.count("products serve") == 1
+    assert caplog.text.count("cuvs is installed but does not import (libcuvs_c.so: cannot open)") == 1
     assert "pip install 'zeromem-gpu[cuda]'" in caplog.text
 
 

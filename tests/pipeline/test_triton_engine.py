@@ -10,7 +10,7 @@ from zeromem_kernels.tiles import triton_forms
 
 QUESTIONS = (
     "What did Ann say about the kayak in Bergen?",
-    'Who said "cakes in Oslo" to Cleo?',
+    "Who met Bob?",
     "When did Cleo go to Oslo?",
 )
 SAID = (
@@ -19,9 +19,9 @@ SAID = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def memory() -> Memory:
-    made = small_memory()
+def filled(**options: object) -> Memory:
+    """Two banks of eight turns in two sessions."""
+    made = small_memory(**options)
     for bank in ("one", "two"):
         speakers = ("Ann", "Bob") if bank == "one" else ("Cleo", "Dan")
         made.add(
@@ -37,6 +37,11 @@ def memory() -> Memory:
             for i, text in enumerate(SAID)
         )
     return made
+
+
+@pytest.fixture(scope="module")
+def memory() -> Memory:
+    return filled()
 
 
 @pytest.mark.parametrize("solver", ["sor", "power"])
