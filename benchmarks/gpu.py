@@ -3,8 +3,8 @@
     python benchmarks/gpu.py [--only pagerank] [--locomo benchmarks/gpu_locomo.npz] [--out DIR]
     TRITON_INTERPRET=1 python benchmarks/gpu.py --dry-run
 
-Needs torch, triton and numpy alone (CuPy for one baseline) and at most 22 GiB of memory, an RTX 4090's.
-LoCoMo is measured where `python -m benchmarks.prepare_gpu` has written its file. A wrong result ends its
+Needs torch, triton and numpy alone (CuPy and cuVS for what needs them) and at most 22 GiB of memory, an RTX
+4090's. LoCoMo is measured where `python -m benchmarks.prepare_gpu` has written its file. A wrong result ends its
 step and is not timed. The dry run goes through every step at toy size without a device; its times mean
 nothing.
 """
@@ -30,7 +30,18 @@ import torch
 
 from benchmarks.gpu_bench import Bench, WrongResult
 from benchmarks.gpu_report import table
-from benchmarks.gpu_steps import activation, baselines, ceilings, fusion, lexical, pagerank, replay, reset
+from benchmarks.gpu_steps import (
+    activation,
+    baselines,
+    ceilings,
+    fusion,
+    lexical,
+    pagerank,
+    phrases,
+    replay,
+    reset,
+    similarity,
+)
 from benchmarks.gpu_steps.workloads import Workloads
 from benchmarks.gpu_timing import compiling
 
@@ -42,6 +53,8 @@ STEPS: dict[str, Callable[[Bench, Workloads], None]] = {
     "reset": reset.run,
     "fusion": fusion.run,
     "lexical": lexical.run,
+    "phrases": phrases.run,
+    "similarity": similarity.run,
     "replay": replay.run,
 }
 MEMORY_GIB = 22
@@ -127,7 +140,13 @@ def facts(device: torch.device, dry: bool) -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "memory_limit_gib": MEMORY_GIB,
     }
-    names = {"torch": "torch", "triton": "triton", "numpy": "numpy", "cupy": "cupy-cuda13x"}
+    names = {
+        "torch": "torch",
+        "triton": "triton",
+        "numpy": "numpy",
+        "cupy": "cupy-cuda13x",
+        "cuvs": "cuvs-cu13",
+    }
     for key, package in names.items():
         try:
             here[key] = metadata.version(package)

@@ -31,7 +31,8 @@ class _Library(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _library() -> _Library | None:
+def library() -> _Library | None:
+    """What is used of cuVS; None where it does not import."""
     try:
         from cuvs.common import Resources
         from cuvs.neighbors import brute_force, filters
@@ -48,7 +49,7 @@ def _library() -> _Library | None:
 
 def serves(stored: Tensor) -> bool:
     """Whether cuVS searches these vectors: on CUDA, many enough, and it is there."""
-    return stored.is_cuda and len(stored) >= CUVS_ROWS and _library() is not None
+    return stored.is_cuda and len(stored) >= CUVS_ROWS and library() is not None
 
 
 def nearest(stored: Tensor, rows: Tensor | None, queries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -63,8 +64,8 @@ def nearest(stored: Tensor, rows: Tensor | None, queries: Tensor) -> tuple[Tenso
         Cosines float32 [q], the first of the best rows that cuVS gave int32 [q], and bool [q]: there may be
         more of the best, and an earlier one among them.
     """
-    library = _library()
-    if library is None:
+    cuvs = library()
+    if cuvs is None:
         raise RuntimeError("cuvs does not import: `serves` has to be asked first")
     kept, device = len(stored) if rows is None else len(rows), stored.device
     k = min(_EQUALS, kept)
@@ -72,10 +73,10 @@ def nearest(stored: Tensor, rows: Tensor | None, queries: Tensor) -> tuple[Tenso
     found = torch.empty((len(queries), k), dtype=torch.int64, device=device)
     cosines = torch.empty((len(queries), k), device=device)
     with torch.cuda.device(device):
-        resources = library.resources(stream=torch.cuda.current_stream(device).cuda_stream)
-        index = library.search.build(stored, metric="inner_product", resources=resources)
-        wanted = None if rows is None else library.filters.from_bitset(_bits(rows, len(stored)))
-        library.search.search(
+        resources = cuvs.resources(stream=torch.cuda.current_stream(device).cuda_stream)
+        index = cuvs.search.build(stored, metric="inner_product", resources=resources)
+        wanted = None if rows is None else cuvs.filters.from_bitset(_bits(rows, len(stored)))
+        cuvs.search.search(
             index, queries, k, neighbors=found, distances=cosines, resources=resources, prefilter=wanted
         )
         # what it works with must not end before it does

@@ -108,13 +108,13 @@ def best_match(vectors: Sequence[Placed], queries: Tensor, banks: Tensor) -> tup
         stored, place = vectors[b]
         if len(stored if place is None else place):
             mine = slice(begin, begin + count)
-            search = _nearest_of_many if brute_force.serves(stored) else _nearest
+            search = by_cuvs if brute_force.serves(stored) else by_products
             cosines[mine], rows[mine] = search(vectors[b], queries[mine])
         begin += count
     return cosines, rows
 
 
-def _nearest(vectors: Placed, queries: Tensor) -> tuple[Tensor, Tensor]:
+def by_products(vectors: Placed, queries: Tensor) -> tuple[Tensor, Tensor]:
     """`best_match` in one bank that has rows, from all products at once."""
     stored, place = vectors
     scores = _cosines(stored, queries)
@@ -134,10 +134,10 @@ def _cosines(stored: Tensor, queries: Tensor) -> Tensor:
     return queries.float() @ stored.float().T
 
 
-def _nearest_of_many(vectors: Placed, queries: Tensor) -> tuple[Tensor, Tensor]:
+def by_cuvs(vectors: Placed, queries: Tensor) -> tuple[Tensor, Tensor]:
     """The same by cuVS; who may have more equals than it gave back is asked again."""
     cosines, rows, unsure = brute_force.nearest(*vectors, queries)
     again = torch.nonzero(unsure)[:, 0]
     if len(again):
-        cosines[again], rows[again] = _nearest(vectors, queries[again])
+        cosines[again], rows[again] = by_products(vectors, queries[again])
     return cosines, rows

@@ -129,4 +129,4 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=STREAM))
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    brute_force._library.cache_clear()
+    brute_force.library.cache_clear()

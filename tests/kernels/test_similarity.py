@@ -29,7 +29,7 @@ DIM = 48
 @pytest.fixture(autouse=True)
 def forget_the_library() -> Iterator[None]:
     yield
-    brute_force._library.cache_clear()
+    brute_force.library.cache_clear()
 
 
 def unit_rows(rng: np.random.Generator, count: int, dim: int = DIM) -> torch.Tensor:
@@ -191,7 +191,7 @@ def test_without_cuvs_products_serve(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "cuvs", None)
-    brute_force._library.cache_clear()
+    brute_force.library.cache_clear()
     assert not brute_force.serves(OnCard(brute_force.CUVS_ROWS))  # type: ignore[arg-type]
     # a search says so where it chooses its device
     assert caplog.text == ""
@@ -203,7 +203,7 @@ def test_a_cuvs_that_does_not_work_is_named_once(
     (tmp_path / "cuvs").mkdir()
     (tmp_path / "cuvs" / "__init__.py").write_text("raise ImportError('libcuvs_c.so: cannot open')")
     monkeypatch.syspath_prepend(tmp_path)
-    brute_force._library.cache_clear()
+    brute_force.library.cache_clear()
     for _ in range(2):
         assert not brute_force.serves(OnCard(brute_force.CUVS_ROWS))  # type: ignore[arg-type]
     assert caplog.text.count("cuvs is installed but does not import (libcuvs_c.so: cannot open)") == 1
