@@ -4,9 +4,9 @@
     TRITON_INTERPRET=1 python benchmarks/gpu.py --dry-run
 
 Needs torch, triton and numpy alone (CuPy and cuVS for what needs them) and at most 22 GiB of memory, an RTX
-4090's. LoCoMo is measured where `python -m benchmarks.prepare_gpu` has written its file. A wrong result ends
-its step and is not timed. The dry run goes through every step at toy size without a device; its times mean
-nothing.
+4090's. LoCoMo is measured where `python -m benchmarks.prepare_gpu` has written its file. A wrong result
+ends its step and is not timed. The dry run goes through every step at toy size without a device; its times
+mean nothing.
 """
 
 from __future__ import annotations
