@@ -3,10 +3,10 @@
     python benchmarks/gpu.py [--only pagerank] [--locomo benchmarks/gpu_locomo.npz] [--out DIR]
     TRITON_INTERPRET=1 python benchmarks/gpu.py --dry-run
 
-Needs torch, triton and numpy alone (CuPy for one baseline) and at most 22 GiB of memory, an RTX 4090's.
-LoCoMo is measured where `python -m benchmarks.prepare_gpu` has written its file. A wrong result ends its
-step and is not timed. The dry run goes through every step at toy size without a device; its times mean
-nothing.
+Needs torch, triton and numpy alone (CuPy and cuVS for what needs them) and at most 22 GiB of memory, an RTX
+4090's. LoCoMo is measured where `python -m benchmarks.prepare_gpu` has written its file. A wrong result
+ends its step and is not timed. The dry run goes through every step at toy size without a device; its times
+mean nothing.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ from benchmarks.gpu_steps import (
     fusion,
     lexical,
     pagerank,
+    phrases,
     replay,
     reset,
-)  # fmt: skip
+    similarity,
+)
 from benchmarks.gpu_steps.workloads import Workloads
 from benchmarks.gpu_timing import compiling
 
@@ -52,6 +54,8 @@ STEPS: dict[str, Callable[[Bench, Workloads], None]] = {
     "reset": reset.run,
     "fusion": fusion.run,
     "lexical": lexical.run,
+    "phrases": phrases.run,
+    "similarity": similarity.run,
     "replay": replay.run,
     "encoding": encoding.run,
 }
@@ -138,7 +142,13 @@ def facts(device: torch.device, dry: bool) -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "memory_limit_gib": MEMORY_GIB,
     }
-    names = {"torch": "torch", "triton": "triton", "numpy": "numpy", "cupy": "cupy-cuda13x"}
+    names = {
+        "torch": "torch",
+        "triton": "triton",
+        "numpy": "numpy",
+        "cupy": "cupy-cuda13x",
+        "cuvs": "cuvs-cu13",
+    }
     for key, package in names.items():
         try:
             here[key] = metadata.version(package)

@@ -20,6 +20,7 @@ Activation = Literal["literal", "pruned"]
 Views = Literal["both", "graph", "hierarchy"]
 Vectors = Literal["pooled", "encoded"]
 Stemmer = Literal["english", "none"]
+Storage = Literal["float32", "float16"]
 
 
 def _number(default: Any, low: float, high: float, source: str) -> Any:
@@ -131,6 +132,7 @@ class Config:
     calibrate_type: float = _number(0.02, 0.0, 10.0, "open: answer type in that order")
 
     # -- running --
+    vector_storage: Storage = _choice("float32", "ours: float16 on a GPU: half the bytes, cosines to 1e-3")
     batch_bytes: int = _number(1 << 30, 1 << 20, 1 << 50, "ours: working memory of one batch split")
     host_bytes: int = _number(1 << 33, 1 << 20, 1 << 50, "ours: a search on the CPU, beside the facts")
     device_bytes: int = _number(1 << 34, 1 << 20, 1 << 50, "ours: a search on a GPU, banks and work")

@@ -64,7 +64,7 @@ def _packages() -> Iterator[Check]:
     installed = _installed(_NAME)
     source = Path(__file__).resolve().parents[1]
     yield Check(_NAME, True, metadata.version(_NAME) if installed else f"source tree {source}")
-    for name in ("torch", "numpy", "numba", "triton", "cupy-cuda13x", "spacy", "transformers"):
+    for name in ("torch", "numpy", "numba", "triton", "cupy-cuda13x", "cuvs-cu13", "spacy", "transformers"):
         if _installed(name):
             yield Check(name, True, metadata.version(name))
     for extra, packages in sorted(_extras(source).items()):

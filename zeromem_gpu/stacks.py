@@ -36,7 +36,8 @@ class Stacks:
     def get(self, index: MemoryIndex, views: Mapping[str, BankView], config: Config, budget: int) -> Stack:
         """The stacked views of some banks by name; `budget` bounds the bytes of all that is kept."""
         # the banks themselves are the key: an id could be taken again by the bank of a newer version
-        key = (*(index.banks[name] for name in views), config.chain_weight)
+        half = self._half(config)
+        key = (*(index.banks[name] for name in views), config.chain_weight, half)
         with self._lock:
             found = self._kept.get(key)
             if found is not None:
@@ -45,10 +46,17 @@ class Stacks:
         # outside the lock: another search need not wait, at worst two make the same stack
         size = sum(self.bytes_of(index.banks[name], view, len(views)) for name, view in views.items())
         self._make_room(index, budget - size)
-        made = stack_banks(list(views.values()), self._device)
+        made = stack_banks(list(views.values()), self._device, half=half)
         with self._lock:
             self._kept[key] = (made, size)
         return made
+
+    def _half(self, config: Config) -> bool:
+        """Whether vectors are stored in float16; a CPU shares the index's, which it multiplies faster.
+
+        Budgets count them as float32 either way.
+        """
+        return self._device.type == "cuda" and config.vector_storage == "float16"
 
     def split(
         self, index: MemoryIndex, names: Sequence[str], views: Mapping[str, BankView], budget: int

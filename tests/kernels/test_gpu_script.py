@@ -48,11 +48,13 @@ def test_the_dry_run_goes_through_every_step(repo_root: Path, tmp_path: Path) ->
         "reset",
         "fusion",
         "lexical",
+        "phrases",
+        "similarity",
         "replay",
         "encoding",
     }
     timed = [row for row in report["rows"] if "of_ceiling" in row]
-    for kernel in ("PageRank", "activation", "reset", "top-", "fusion of lists"):
+    for kernel in ("PageRank", "activation", "reset", "top-", "fusion of lists", "phrases", "subjects"):
         assert any(row["name"].startswith(kernel) for row in timed)
     encoded = [row for row in report["rows"] if "of_matrix_rate" in row]
     assert len(encoded) == 4
@@ -60,6 +62,9 @@ def test_the_dry_run_goes_through_every_step(repo_root: Path, tmp_path: Path) ->
     assert encoded[0]["padding"] == 0.0 < encoded[2]["padding"] < encoded[3]["padding"]
     assert all(row["median_us"] > 0 and row["l2_bytes"] > 0 for row in timed)
     assert any("library_ratio" in row for row in report["rows"])
+    names = [row["name"] for row in timed]
+    assert [name for name in names if name.startswith("bm25")][1].endswith("with shares")
+    assert [name[-7:] for name in names if name.startswith("similarity")] == ["float32", "float16"]
     assert any(row["name"].startswith("replayed as one graph") for row in report["rows"])
     assert "mean nothing" in done.stdout
 

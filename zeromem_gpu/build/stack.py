@@ -104,8 +104,12 @@ class Stack:
     kept: dict[Hashable, Any] = field(default_factory=dict)
 
 
-def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
-    """Put the views of at least one bank side by side."""
+def stack_banks(views: Sequence[BankView], device: torch.device, *, half: bool = False) -> Stack:
+    """Put the views of at least one bank side by side.
+
+    With `half` the vectors of units, sentences, entities and encoded levels are stored in float16 (see
+    `zeromem_kernels.similarity`); those of words, whose products are exact, stay float32.
+    """
 
     def flat(pick: Callable[[BankView], np.ndarray]) -> Tensor:
         return _tensor(_join([pick(view) for view in views]), device)
@@ -126,9 +130,13 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
 
     def vectors(pick: Callable[[BankView], Vectors]) -> list[Placed]:
         return [
-            Placed(_tensor(stored, device), None if rows is None else _tensor(rows, device))
+            Placed(stored_in(stored), None if rows is None else _tensor(rows, device))
             for stored, rows in map(pick, views)
         ]
+
+    def stored_in(array: np.ndarray) -> Tensor:
+        # converted on the host: half of the bytes cross to the device
+        return _tensor(array.astype(np.float16) if half else array, device)
 
     def documents(pick: Callable[[BankView], Edges]) -> Documents:
         edges = [pick(view) for view in views]
@@ -146,7 +154,7 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
         return StackedLevel(
             csr(lambda view: from_ranges(getattr(view.levels, name).first, getattr(view.levels, name).end)),
             flat(lambda view: getattr(view.levels, name).inverse_norm),
-            [_tensor(part, device) for part in encoded] if len(encoded) == len(views) else None,
+            [stored_in(part) for part in encoded] if len(encoded) == len(views) else None,
             documents(lambda view: _edges(getattr(view.levels, name))),
         )
 
