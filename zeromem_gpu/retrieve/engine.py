@@ -19,6 +19,7 @@ from zeromem_gpu.retrieve.groups import Group, cut
 from zeromem_gpu.retrieve.hierarchy_view import hierarchy_view
 from zeromem_gpu.retrieve.signals import Signals
 from zeromem_gpu.stopwatch import Stopwatch
+from zeromem_kernels.buffers import reused
 from zeromem_kernels.fusion import fuse, scaled
 from zeromem_kernels.topk import TopK
 
@@ -74,12 +75,14 @@ def retrieve(
     """
     timings: dict[str, float] = {}
     parts: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []
-    for group in cut(banks, stack, batch, budget or config.batch_bytes):
-        if hidden is not None:
-            group = replace(group, hidden=_hidden_matrix(group, hidden))
-        found = _run(group, _within(config, group), Stopwatch(timings), listed)
-        taken = group.query >= 0
-        parts.append((group.query[taken], {name: _by_slot(x)[taken] for name, x in found.items()}))
+    literal = config.activation == "literal" or not config.sentence_floor or stack.device.type != "cpu"
+    with reused():
+        for group in cut(banks, stack, batch, budget or config.batch_bytes, literal=literal):
+            if hidden is not None:
+                group = replace(group, hidden=_hidden_matrix(group, hidden))
+            found = _run(group, _within(config, group), Stopwatch(timings), listed)
+            taken = group.query >= 0
+            parts.append((group.query[taken], {name: _by_slot(x)[taken] for name, x in found.items()}))
     empty = {"rows": -1, "rules": -1, "scores": 0.0, "graph": np.nan, "hierarchy": np.nan, "sweeps": 0}
     out = {name: _gather(parts, name, len(batch), value) for name, value in empty.items()}
     lists = {}

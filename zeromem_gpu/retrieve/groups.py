@@ -22,8 +22,10 @@ from zeromem_kernels.tiles import Axis, Tiles
 from zeromem_kernels.weights import Asked, gather_counts
 
 WIDEST = 32
-# float32 matrices of one unit row that are alive at the worst moment; measured, rounded up
-_LIVE_MATRICES = 24
+# float32 matrices of an axis that are alive at the worst moment; measured, rounded up
+_LIVE = {"units": 22, "nodes": 4, "sentences": 3}
+# the same for sentences where activation does not visit few of them
+_LITERAL_SENTENCES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,9 @@ class Group:
         return Phrases(ptr, word_ptr, lookup(bank, keys, lexicon.stream.word_ptr, lexicon.word_keys))
 
 
-def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iterator[Group]:
+def cut(
+    banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int, *, literal: bool = True
+) -> Iterator[Group]:
     """Cut a batch into groups whose working memory stays within `budget` bytes (one question at least).
 
     Args:
@@ -104,23 +108,25 @@ def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iter
         stack: the banks.
         batch: the queries, in the same order.
         budget: bytes.
+        literal: whether activation makes matrices of all sentences.
     """
     order = np.argsort(banks, kind="stable")
     present, counts = np.unique(banks, return_counts=True)
-    sizes = [stack.ptr[name].diff() for name in ("units", "sentences", "nodes")]
-    rows = torch.stack(sizes).sum(0).cpu().numpy()
+    live = _LIVE | ({"sentences": _LITERAL_SENTENCES} if literal else {})
+    column_bytes = torch.stack([4 * count * stack.ptr[name].diff() for name, count in live.items()])
+    needs = column_bytes.sum(0).cpu().numpy()
     tiles: dict[int, list[tuple[int, np.ndarray]]] = {}
     begin = 0
     for bank, count in zip(present.tolist(), counts.tolist(), strict=True):
         mine = order[begin : begin + count]
         begin += count
-        widest = _widest(int(rows[bank]), budget)
+        widest = _widest(int(needs[bank]), budget)
         for first in range(0, count, widest):
             part = mine[first : first + widest]
             width = 1 << (len(part) - 1).bit_length()
             tiles.setdefault(width, []).append((bank, part))
     for width in sorted(tiles, reverse=True):
-        for run in _within(tiles[width], rows, width, budget):
+        for run in _within(tiles[width], needs, width, budget):
             query = np.full((len(run), width), -1, np.int64)
             for at, (_, mine) in enumerate(run):
                 query[at, : len(mine)] = mine
@@ -128,22 +134,22 @@ def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iter
             yield Group(stack, batch, Tiles(bank, width), query.reshape(-1))
 
 
-def _widest(rows: int, budget: int) -> int:
-    """The widest tile of a bank that fits the budget by itself; one column is the least there is."""
+def _widest(need: int, budget: int) -> int:
+    """The widest tile of a bank, `need` bytes a column, that fits the budget; one column is the least."""
     width = WIDEST
-    while width > 1 and rows * width * 4 * _LIVE_MATRICES > budget:
+    while width > 1 and need * width > budget:
         width //= 2
     return width
 
 
 def _within(
-    tiles: list[tuple[int, np.ndarray]], rows: np.ndarray, width: int, budget: int
+    tiles: list[tuple[int, np.ndarray]], needs: np.ndarray, width: int, budget: int
 ) -> Iterator[list[tuple[int, np.ndarray]]]:
     """Runs of tiles whose matrices fit the budget together."""
     part: list[tuple[int, np.ndarray]] = []
     used = 0
     for tile in tiles:
-        size = int(rows[tile[0]]) * width * 4 * _LIVE_MATRICES
+        size = int(needs[tile[0]]) * width
         if part and used + size > budget:
             yield part
             part, used = [], 0

@@ -11,6 +11,7 @@ from torch import Tensor
 from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
 from zeromem_gpu.retrieve.words import words_near
+from zeromem_kernels.combine import weighted_sum
 from zeromem_kernels.fit import temporal_fit, type_fit
 from zeromem_kernels.lexical import Ragged, bm25, phrase_support, subject_support
 from zeromem_kernels.scale import min_max, scale_to_max
@@ -57,8 +58,9 @@ class Signals:
             self.sentence_cosine,
             self.group.axes["sentences"],
             self.units,
+            self.cosine,
         )
-        return min_max(torch.where(best.isinf(), self.cosine, best), self.units, self.visible)
+        return min_max(best, self.units, self.visible)
 
     @cached_property
     def dense(self) -> Tensor:
@@ -122,9 +124,9 @@ class Signals:
         replies = self.group.stack.replies
         if len(replies.indices) == 0:
             return None
-        fit = tile_spmm(replies, 0.5 * (self.dense + self.lexical), self.units, self.units)
-        dated = self.group.spread(self.group.batch.dated)
-        return fit.masked_fill(dated[self.units.tile_of_row], 0.0)
+        counts = torch.where(self.group.spread(self.group.batch.dated), 0.0, 0.5)
+        fit = weighted_sum([(counts, self.dense), (counts, self.lexical)], self.units)
+        return tile_spmm(replies, fit, self.units, self.units)
 
     @cached_property
     def related(self) -> Tensor:
@@ -149,4 +151,4 @@ class Signals:
     def pooled(self, members: Csr, inverse_norm: Tensor, axis: Axis) -> Tensor:
         """cos(q, Σ members) from the members' cosines."""
         total = tile_spmm(members, self.cosine, self.units, axis)
-        return total * inverse_norm[axis.stacked_row][:, None]
+        return total.mul_(inverse_norm[axis.stacked_row][:, None])
