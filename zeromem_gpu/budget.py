@@ -13,6 +13,7 @@ import threading
 
 from zeromem_gpu.config import Config
 from zeromem_gpu.errors import OutOfMemory
+from zeromem_kernels.buffers import drop
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def release(device: str) -> None:
     """Give freed memory back: garbage of the failed attempt, and what torch keeps of a CUDA device."""
     gc.collect()
+    drop()
     if device.startswith("cuda"):
         import torch
 

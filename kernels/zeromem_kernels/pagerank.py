@@ -115,7 +115,7 @@ def personalized_pagerank(
     cpu = compiled(reset)
     if cpu is None or storage == torch.float16:
         return _torch_form(graph, reset, axis, hidden, gamma, tolerance, solver, fixed, storage)
-    x = torch.empty_like(reset)
+    x = axis.empty()
     done = torch.zeros((len(axis.tiles), reset.shape[1]), dtype=torch.int32)
     residuals = torch.zeros((len(axis.tiles), reset.shape[1]))
     mask = torch.empty((0, 0), dtype=torch.bool) if hidden is None else hidden

@@ -11,7 +11,7 @@ from torch import Tensor
 from zeromem_kernels.checks import expect, expect_number
 from zeromem_kernels.errors import InvalidTensor
 from zeromem_kernels.scale import tile_reduce
-from zeromem_kernels.tiles import Axis, on_triton
+from zeromem_kernels.tiles import Axis, compiled, on_triton, run_tiles
 
 
 def reset_vector(
@@ -54,6 +54,10 @@ def reset_vector(
         built: Tensor = gpu.build(eta, prior, eta_scale, prior_scale, entities, units, nodes)
         return built
     reset = nodes.empty()
+    if cpu := compiled(eta):
+        starts = (units.starts, entities.starts, nodes.starts)
+        run_tiles(cpu.reset_parts, nodes.tiles, *starts, eta, prior, eta_scale, prior_scale, reset)
+        return reset
     unit_node, entity_node = node_rows(units, entities, nodes)
     reset[unit_node] = prior * prior_scale[units.tile_of_row]
     reset[entity_node] = eta * eta_scale[entities.tile_of_row]

@@ -44,7 +44,7 @@ def min_max(x: Tensor, axis: Axis, visible: Tensor | None) -> Tensor:
         float32 [rows, width]; hidden rows are 0, and so is a column whose visible values are all equal.
     """
     if cpu := compiled(x):
-        y = torch.empty_like(x)
+        y = axis.empty()
         run_tiles(cpu.min_max, axis.tiles, axis.starts, x, _mask(visible, x), y)
         return y
     low = tile_reduce(x if visible is None else x.masked_fill(~visible, torch.inf), axis, "amin")
@@ -71,7 +71,7 @@ def scale_to_max(x: Tensor, axis: Axis, visible: Tensor | None) -> Tensor:
         float32 [rows, width]; hidden rows are 0, and so is a column whose maximum is not positive.
     """
     if cpu := compiled(x):
-        y = torch.empty_like(x)
+        y = axis.empty()
         run_tiles(cpu.scale_to_max, axis.tiles, axis.starts, x, _mask(visible, x), y)
         return y
     shown = x if visible is None else x.masked_fill(~visible, -torch.inf)

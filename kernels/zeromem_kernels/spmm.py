@@ -40,23 +40,28 @@ def tile_spmm(csr: Csr, x: Tensor, source: Axis, target: Axis) -> Tensor:
     return target.full(0.0).index_add_(0, rows, x[columns] * weights[:, None])
 
 
-def tile_spmax(csr: Csr, x: Tensor, source: Axis, target: Axis) -> Tensor:
-    """y[i] = max over the entries j of row i of x[j] (weights unused); −inf for a row without entries.
+def tile_spmax(csr: Csr, x: Tensor, source: Axis, target: Axis, empty: Tensor | None = None) -> Tensor:
+    """y[i] = max over the entries j of row i of x[j] (weights unused).
 
     Args:
         csr: the pattern over the stack, rows on `target`, indices on `source`.
         x: float32 [source rows, width].
         source: the axis of x.
         target: the axis of the result.
+        empty: float32 [target rows, width], what a row without entries gets; None is −inf.
 
     Returns:
         float32 [target rows, width].
     """
     if cpu := compiled(x):
-        y = target.empty()
+        y = target.full(-torch.inf) if empty is None else target.empty().copy_(empty)
         run_tiles(cpu.spmax, target.tiles, target.tiles.bank, csr.indptr, csr.indices,
                   target.ptr, target.starts, source.starts, x, y)  # fmt: skip
         return y
     rows, columns, _ = target.lift(csr, source)
     index = rows[:, None].expand(-1, x.shape[1])
-    return target.full(-torch.inf).scatter_reduce_(0, index, x[columns], "amax")
+    y = target.full(-torch.inf).scatter_reduce_(0, index, x[columns], "amax")
+    if empty is None:
+        return y
+    some = csr.indptr[target.stacked_row + 1] > csr.indptr[target.stacked_row]
+    return torch.where(some[:, None], y, empty)

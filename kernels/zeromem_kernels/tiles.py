@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zeromem_kernels import buffers
 from zeromem_kernels.errors import NoDevice
 from zeromem_kernels.slices import Slices, build_slices
 from zeromem_kernels.transfer import to_device
@@ -161,11 +162,11 @@ class Axis:
 
     def full(self, value: float) -> Tensor:
         """A float32 matrix of this axis filled with `value`."""
-        return torch.full((self.rows, self.tiles.width), value, device=self.ptr.device)
+        return self.empty().fill_(value)
 
     def empty(self) -> Tensor:
         """An uninitialised float32 matrix of this axis."""
-        return torch.empty((self.rows, self.tiles.width), device=self.ptr.device)
+        return buffers.empty(self.rows, self.tiles.width, self.ptr.device)
 
     def lift(self, csr: Csr, target: Axis) -> tuple[Tensor, Tensor, Tensor]:
         """All (row of this axis, row of `target`, weight) pairs of `csr` over the tiles, row by row."""

@@ -19,6 +19,7 @@ from zeromem_gpu.retrieve.groups import Group, cut
 from zeromem_gpu.retrieve.hierarchy_view import hierarchy_view
 from zeromem_gpu.retrieve.signals import Signals
 from zeromem_gpu.stopwatch import Stopwatch, stopwatch
+from zeromem_kernels.buffers import reused
 from zeromem_kernels.fusion import fuse, scaled
 from zeromem_kernels.layout import pointer
 from zeromem_kernels.replay import Replays
@@ -78,17 +79,21 @@ def retrieve(
     """
     timings: dict[str, float] = {}
     ran: list[tuple[Group, dict[str, Tensor], Stopwatch]] = []
-    for group in cut(banks, stack, batch, budget or config.batch_bytes):
-        if hidden is not None:
-            group = group.within(_hidden_matrix(group, hidden))
-        clock = stopwatch(timings, stack.device)
-        signals = Signals(group, _within(config, group))
-        # a graph is one lap: whoever asks what took how long gets its stages launched one by one
-        if replays is None or listed:
-            found = _run(signals, clock, listed)
-        else:
-            found = _replayed(signals, clock, replays)
-        ran.append((group, found, clock))
+    literal = config.activation == "literal" or not config.sentence_floor or stack.device.type != "cpu"
+    with reused():
+        for group in cut(banks, stack, batch, budget or config.batch_bytes, literal=literal):
+            if hidden is not None:
+                group = group.within(_hidden_matrix(group, hidden))
+            clock = stopwatch(timings, stack.device)
+            signals = Signals(group, _within(config, group))
+            # a graph is one lap: whoever asks what took how long gets its stages launched one by one
+            if replays is None or listed:
+                found = _run(signals, clock, listed)
+            else:
+                found = _replayed(signals, clock, replays)
+            ran.append((group, found, clock))
+            # its matrices are the next group's memory
+            del signals
     parts = _on_the_host(ran)
     empty = {"rows": -1, "rules": -1, "scores": 0.0, "graph": np.nan, "hierarchy": np.nan, "sweeps": 0}
     out = {name: _gather(parts, name, len(batch), value) for name, value in empty.items()}

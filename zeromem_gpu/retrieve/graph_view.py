@@ -9,6 +9,7 @@ from torch import Tensor
 
 from zeromem_gpu.retrieve.signals import Signals
 from zeromem_kernels.activation import propagate
+from zeromem_kernels.combine import unit_scores, weighted_sum
 from zeromem_kernels.pagerank import PageRank, personalized_pagerank
 from zeromem_kernels.reset import node_rows, reset_vector
 from zeromem_kernels.scale import scale_to_max, tile_reduce
@@ -40,17 +41,19 @@ def graph_view(signals: Signals) -> GraphView:
         sentence_floor=0.0 if literal else config.sentence_floor,
         exclude_self=config.exclude_self,
     )  # fmt: skip
-    dense = signals.dense
-    if config.sentence_share > 0:
-        dense = (1.0 - config.sentence_share) * dense + config.sentence_share * signals.best_sentence
-    prior = dense.pow(config.prior_power)
+    units, entities, nodes = signals.units, axes["entities"], axes["nodes"]
+    dense, share = signals.dense, config.sentence_share
+    if share == 1:
+        dense = signals.best_sentence
+    elif share > 0:
+        dense = weighted_sum([(1.0 - share, dense), (share, signals.best_sentence)], units)
+    prior = torch.pow(dense, config.prior_power, out=units.empty())
     if signals.visible is not None:
         prior = prior.masked_fill(~signals.visible, 0.0)
-    units, entities, nodes = signals.units, axes["entities"], axes["nodes"]
     reset = reset_vector(eta, prior, entities, units, nodes, config.entity_share)
-    unit_node, _ = node_rows(units, entities, nodes)
     hidden = None
     if group.hidden is not None:
+        unit_node, _ = node_rows(units, entities, nodes)
         hidden = torch.zeros((nodes.rows, group.tiles.width), dtype=torch.bool, device=stack.device)
         hidden[unit_node] = group.hidden
     # float16 halves what a card has to gather; its correction reaches the same tolerance
@@ -60,8 +63,9 @@ def graph_view(signals: Signals) -> GraphView:
         gamma=config.gamma, tolerance=config.tolerance, solver=config.solver, storage=storage,
     )  # fmt: skip
     # without an aligned entity the dense ranking is the graph ranking (method.md 3.5)
-    base = torch.where(aligned[units.tile_of_row], ranked.pi[unit_node], dense)
-    scores = scale_to_max(base, units, signals.visible) + config.graph_lexical * signals.lexical
+    base = unit_scores(ranked.pi, dense, aligned, units, entities, nodes)
+    base = scale_to_max(base, units, signals.visible)
+    parts: list[tuple[float | Tensor, Tensor]] = [(1.0, base), (config.graph_lexical, signals.lexical)]
     for weight, signal in (
         (config.graph_phrase, signals.phrase),
         (config.graph_subject, signals.subject),
@@ -72,9 +76,10 @@ def graph_view(signals: Signals) -> GraphView:
         (config.graph_learned, signals.learned),
     ):
         if signal is not None and weight > 0:
-            scores = scores + weight * signal
+            parts.append((weight, signal))
+    scores = weighted_sum(parts, units)
     if config.graph_bridge > 0 and len(stack.told.indices):
-        scores = scores + config.graph_bridge * _bridge(signals, scores)
+        scores = weighted_sum([(1.0, scores), (config.graph_bridge, _bridge(signals, scores))], units)
     if group.hidden is not None:
         scores = scores.masked_fill(group.hidden, -torch.inf)
     return GraphView(scores, ordered_topk(scores, units, config.candidates), ranked)

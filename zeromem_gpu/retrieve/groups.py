@@ -22,10 +22,10 @@ from zeromem_kernels.transfer import to_device
 from zeromem_kernels.weights import Asked, Counts, gather_counts, given
 
 WIDEST = 32
-# float32 matrices of one unit row that are alive at the worst moment; measured, rounded up
-_LIVE_MATRICES = 24
-# whose rows are counted for that
-_COUNTED = ("units", "sentences", "nodes")
+# float32 matrices of an axis that are alive at the worst moment; measured, rounded up
+_LIVE = {"units": 22, "nodes": 4, "sentences": 8}
+# the same for sentences where activation visits few of them
+_VISITED_SENTENCES = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,7 @@ class Group:
     @property
     def size(self) -> int:
         """Bytes of the matrices that are alive at the worst moment."""
-        rows = sum(self.axes[name].rows for name in _COUNTED)
-        return rows * self.tiles.width * 4 * _LIVE_MATRICES
+        return 4 * self.tiles.width * sum(count * self.axes[name].rows for name, count in _LIVE.items())
 
     @cached_property
     def queries(self) -> Tensor:
@@ -128,7 +127,9 @@ class Group:
         return Phrases(self.upload(mine.ptr), self.upload(words.ptr), found)
 
 
-def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iterator[Group]:
+def cut(
+    banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int, *, literal: bool = True
+) -> Iterator[Group]:
     """Cut a batch into groups whose working memory stays within `budget` bytes (one question at least).
 
     Args:
@@ -136,22 +137,24 @@ def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iter
         stack: the banks.
         batch: the queries, in the same order.
         budget: bytes.
+        literal: whether activation makes matrices of all sentences.
     """
     order = np.argsort(banks, kind="stable")
     present, counts = np.unique(banks, return_counts=True)
-    rows = np.diff(sum(stack.host_ptr[name] for name in _COUNTED))
+    live = _LIVE if literal else _LIVE | {"sentences": _VISITED_SENTENCES}
+    needs = np.sum([4 * count * np.diff(stack.host_ptr[name]) for name, count in live.items()], axis=0)
     tiles: dict[int, list[tuple[int, np.ndarray]]] = {}
     begin = 0
     for bank, count in zip(present.tolist(), counts.tolist(), strict=True):
         mine = order[begin : begin + count]
         begin += count
-        widest = _widest(int(rows[bank]), budget)
+        widest = _widest(int(needs[bank]), budget)
         for first in range(0, count, widest):
             part = mine[first : first + widest]
             width = 1 << (len(part) - 1).bit_length()
             tiles.setdefault(width, []).append((bank, part))
     for width in sorted(tiles, reverse=True):
-        for run in _within(tiles[width], rows, width, budget):
+        for run in _within(tiles[width], needs, width, budget):
             query = np.full((len(run), width), -1, np.int64)
             for at, (_, mine) in enumerate(run):
                 query[at, : len(mine)] = mine
@@ -159,22 +162,22 @@ def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iter
             yield Group(stack, batch, Tiles.of(bank, width, stack.device), query.reshape(-1))
 
 
-def _widest(rows: int, budget: int) -> int:
-    """The widest tile of a bank that fits the budget by itself; one column is the least there is."""
+def _widest(need: int, budget: int) -> int:
+    """The widest tile of a bank, `need` bytes a column, that fits the budget; one column is the least."""
     width = WIDEST
-    while width > 1 and rows * width * 4 * _LIVE_MATRICES > budget:
+    while width > 1 and need * width > budget:
         width //= 2
     return width
 
 
 def _within(
-    tiles: list[tuple[int, np.ndarray]], rows: np.ndarray, width: int, budget: int
+    tiles: list[tuple[int, np.ndarray]], needs: np.ndarray, width: int, budget: int
 ) -> Iterator[list[tuple[int, np.ndarray]]]:
     """Runs of tiles whose matrices fit the budget together."""
     part: list[tuple[int, np.ndarray]] = []
     used = 0
     for tile in tiles:
-        size = int(rows[tile[0]]) * width * 4 * _LIVE_MATRICES
+        size = int(needs[tile[0]]) * width
         if part and used + size > budget:
             yield part
             part, used = [], 0

@@ -10,6 +10,7 @@ from torch import Tensor
 from zeromem_gpu.build.stack import StackedLevel
 from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.signals import Signals
+from zeromem_kernels.combine import weighted_sum
 from zeromem_kernels.scale import min_max
 from zeromem_kernels.similarity import Placed, similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
@@ -44,9 +45,10 @@ def hierarchy_view(signals: Signals) -> HierarchyView:
 
     own = _own(signals, config)
     local, _ = _level(signals, "spans", config)
-    scores = own + config.local_share * local + above
+    parts: list[tuple[float | Tensor, Tensor]] = [(1.0, own), (config.local_share, local), (1.0, above)]
     if config.neighbour_share > 0:
-        scores = scores + config.neighbour_share * _beside(signals, own)
+        parts.append((config.neighbour_share, _beside(signals, own)))
+    scores = weighted_sum(parts, units)
     if group.hidden is not None:
         scores = scores.masked_fill(group.hidden, -torch.inf)
     return HierarchyView(scores, ordered_topk(scores, units, config.candidates))
@@ -61,13 +63,14 @@ def _level(signals: Signals, name: str, config: Config) -> tuple[Tensor, Tensor]
         cosine = signals.pooled(level.members, level.inverse_norm, axis)
     else:
         cosine = similarities([Placed(one) for one in level.vectors], signals.questions.queries, axis)
-    score = min_max(cosine, axis, visible) + config.lexical * signals.bm25_of(name, axis, visible)
+    bm25 = signals.bm25_of(name, axis, visible)
+    score = weighted_sum([(1.0, min_max(cosine, axis, visible)), (config.lexical, bm25)], axis)
     return score, torch.ones_like(score, dtype=torch.bool) if visible is None else visible
 
 
 def _own(signals: Signals, config: Config) -> Tensor:
     """A turn's own score: its semantic and lexical relevance with the structural corrections."""
-    own = signals.dense + config.lexical * signals.lexical
+    parts: list[tuple[float | Tensor, Tensor]] = [(1.0, signals.dense), (config.lexical, signals.lexical)]
     for weight, signal in (
         (config.phrase, signals.phrase),
         (config.subject, signals.subject),
@@ -77,8 +80,8 @@ def _own(signals: Signals, config: Config) -> Tensor:
         (config.learned, signals.learned),
     ):
         if signal is not None and weight > 0:
-            own = own + weight * signal
-    return own
+            parts.append((weight, signal))
+    return weighted_sum(parts, signals.units)
 
 
 def _beside(signals: Signals, own: Tensor) -> Tensor:

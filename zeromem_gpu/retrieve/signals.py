@@ -12,6 +12,7 @@ from torch import Tensor
 from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
 from zeromem_gpu.retrieve.questions import Questions
+from zeromem_kernels.combine import weighted_sum
 from zeromem_kernels.fit import temporal_fit, type_fit
 from zeromem_kernels.scale import min_max, scale_to_max
 from zeromem_kernels.similarity import similarities
@@ -69,8 +70,9 @@ class Signals:
             self.sentence_cosine,
             self.group.axes["sentences"],
             self.units,
+            self.cosine,
         )
-        return min_max(torch.where(best.isinf(), self.cosine, best), self.units, self.visible)
+        return min_max(best, self.units, self.visible)
 
     @cached_property
     def dense(self) -> Tensor:
@@ -117,8 +119,9 @@ class Signals:
         replies = self.group.stack.replies
         if len(replies.indices) == 0:
             return None
-        fit = tile_spmm(replies, 0.5 * (self.dense + self.lexical), self.units, self.units)
-        return fit.masked_fill(self.questions.dated[self.units.tile_of_row], 0.0)
+        counts = torch.where(self.questions.dated, 0.0, 0.5)
+        fit = weighted_sum([(counts, self.dense), (counts, self.lexical)], self.units)
+        return tile_spmm(replies, fit, self.units, self.units)
 
     @cached_property
     def related(self) -> Tensor | None:
@@ -145,4 +148,4 @@ class Signals:
     def pooled(self, members: Csr, inverse_norm: Tensor, axis: Axis) -> Tensor:
         """cos(q, Σ members) from the members' cosines."""
         total = tile_spmm(members, self.cosine, self.units, axis)
-        return total * inverse_norm[axis.stacked_row][:, None]
+        return total.mul_(inverse_norm[axis.stacked_row][:, None])

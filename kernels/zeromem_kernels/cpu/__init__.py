@@ -5,6 +5,7 @@ that a query's scores do not depend on the queries beside it.
 """
 
 from zeromem_kernels.cpu.activation import propagate
+from zeromem_kernels.cpu.combine import reset_parts, unit_scores, weighted_sum
 from zeromem_kernels.cpu.fit import temporal_fit, type_fit
 from zeromem_kernels.cpu.gather import pieces
 from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
@@ -67,6 +68,7 @@ __all__ = [
     "reduce_amax",
     "reduce_amin",
     "reduce_sum",
+    "reset_parts",
     "scale_to_max",
     "shares_entity",
     "sor",
@@ -76,5 +78,7 @@ __all__ = [
     "subject_scatter",
     "temporal_fit",
     "type_fit",
+    "unit_scores",
     "weigh_terms",
+    "weighted_sum",
 ]

@@ -7,6 +7,9 @@ from numba import njit
 
 from zeromem_kernels.cpu.select import top_of_line
 
+# floats of a block of rows that a second-level cache holds
+_NEAR = 1 << 16
+
 
 @njit(nogil=True, cache=True)
 def lookup(banks, keys, ptr, stack_keys, found):
@@ -28,20 +31,39 @@ def lookup(banks, keys, ptr, stack_keys, found):
 def bm25_scatter(
     first, last, bank, term_ptr, indptr, documents, weights, query_ptr, terms, shares, starts, out
 ):
-    """Add the weights of each query's terms, times their share, to its column; local terms, −1 unknown."""
+    """Add the weights of each query's terms, times their share, to its column; local terms, −1 unknown.
+
+    Some rows of all columns are filled before the next ones, as far as the documents of a term ascend: they
+    stay near. Each sum runs over the query's terms in their order either way.
+    """
     width = out.shape[1]
     for t in range(first, last):
         term0 = term_ptr[bank[t]]
         base = starts[t]
-        out[base : starts[t + 1]] = 0.0
-        for c in range(width):
-            slot = t * width + c
-            for q in range(query_ptr[slot], query_ptr[slot + 1]):
-                if terms[q] < 0:
-                    continue
-                row = term0 + terms[q]
-                for p in range(indptr[row], indptr[row + 1]):
-                    out[base + documents[p], c] += shares[q] * weights[p]
+        rows, step = starts[t + 1] - base, _NEAR // width
+        first_slot = query_ptr[t * width]
+        entries = query_ptr[(t + 1) * width] - first_slot
+        at, ends = np.empty(entries, np.int64), np.empty(entries, np.int64)
+        for q in range(entries):
+            term = terms[first_slot + q]
+            at[q] = indptr[term0 + term] if term >= 0 else 0
+            ends[q] = indptr[term0 + term + 1] if term >= 0 else 0
+            for p in range(at[q] + 1, ends[q]):
+                if documents[p] < documents[p - 1]:
+                    step = max(rows, 1)
+                    break
+        for begin in range(0, rows, step):
+            end = min(begin + step, rows)
+            out[base + begin : base + end] = 0.0
+            for c in range(width):
+                for q in range(
+                    query_ptr[t * width + c] - first_slot, query_ptr[t * width + c + 1] - first_slot
+                ):
+                    p, last_p, share = at[q], ends[q], shares[first_slot + q]
+                    while p < last_p and documents[p] < end:
+                        out[base + documents[p], c] += share * weights[p]
+                        p += 1
+                    at[q] = p
 
 
 @njit(nogil=True, cache=True)

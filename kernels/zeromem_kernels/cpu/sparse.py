@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
 from zeromem_kernels.cpu.gather import fetch, gathered_sum
@@ -26,16 +25,18 @@ def spmm(first, last, column, lanes, bank, indptr, indices, weights, ptr, starts
 
 @njit(nogil=True, cache=True)
 def spmax(first, last, bank, indptr, indices, ptr, starts, source_starts, x, y):
-    """Y[i] = max_j x[j] over the entries of row i, −inf without any."""
+    """Y[i] = max_j x[j] over the entries of row i; a row without any stays as it is."""
     width = x.shape[1]
     for t in range(first, last):
         row0 = ptr[bank[t]]
         base = source_starts[t]
         for i in range(starts[t + 1] - starts[t]):
             yi = y[starts[t] + i]
-            yi[:] = -np.inf
             for p in range(indptr[row0 + i], indptr[row0 + i + 1]):
                 xj = x[base + indices[p]]
-                for c in range(width):
-                    if xj[c] > yi[c]:
+                if p == indptr[row0 + i]:
+                    for c in range(width):
                         yi[c] = xj[c]
+                else:
+                    for c in range(width):
+                        yi[c] = xj[c] if xj[c] > yi[c] else yi[c]
