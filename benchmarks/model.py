@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.tallies import Tally
+from zeromem_kernels.gpu.phrases import _PARTS
 from zeromem_kernels.gpu.reduce import CHUNK
 from zeromem_kernels.slices import LANES
 
@@ -260,21 +261,44 @@ def ordered_topk(rows: np.ndarray, width: int, k: int) -> Cost:
     return Cost(dram + best + again, dram, n * width + tiles * width * k * rows_a_block)
 
 
-def bm25(postings: int, terms: int, cells: int) -> Cost:
-    """BM25's Triton form: `terms` known terms of all queries, their `postings`, and so many scores.
+def bm25(postings: int, terms: int, cells: int, *, shared: bool = False) -> Cost:
+    """BM25's Triton form: `terms` terms of all queries, their `postings`, and so many scores.
 
     Each posting reads a document and a weight, reads its score and writes it back; scores begin as zeros.
     Memory is the most that there is: no posting is met twice.
     """
-    return Cost(
-        terms * _I32 + postings * (_I32 + 3 * _F32), cells * _F32 + postings * (_I32 + _F32), postings
-    )
+    moved = cells * _F32 + postings * (_I32 + _F32)
+    each = _I32 + shared * _F32
+    return Cost(terms * each + postings * (_I32 + 3 * _F32), moved, (1 + shared) * postings)
 
 
 def bm25_tile(postings: int, cells: int) -> Cost:
     """BM25 in shared memory: postings read once, scores written once; peaks and bisection are left out."""
     moved = postings * (_I32 + _F32) + cells * _F32
     return Cost(moved, moved, postings)
+
+
+def phrases(words: int, places: int, compared: int, cells: int) -> Cost:
+    """Phrases at the most: their `words`, the `places` of each one's rarest, the words held against those.
+
+    Every place may be a hit that looks back to the one before it. `cells` begin as zeros; what is added to
+    them are atomics.
+    """
+    looked = places * 5 * _I32 + 2 * (compared + words * _PARTS) * _I32
+    return Cost(looked, cells * _F32 + places * 3 * _I32 + compared * _I32)
+
+
+def subjects(rows: np.ndarray, width: int, asked: int, mentions: int) -> Cost:
+    """Subjects over unit rows int64 [T]: `asked` in all, as many in every column, and their `mentions`.
+
+    At the most: every mention finds 0 and becomes ½, and memory gives no list twice.
+    """
+    n, columns = int(rows.sum()), max(len(rows), 1) * width
+    cells, listed = n * width * _F32, mentions * (_I32 + 2 * _F32)
+    spoken = n * _I32 + _blocks(rows) * (asked * width // columns) * _I32
+    return Cost(
+        cells + spoken + listed + asked * _PARTS * _I32, cells + n * _I32 + mentions * _I32 + asked * _I32
+    )
 
 
 def fuse(tiles: int, width: int, graph: int, hierarchy: int, k: int) -> Cost:

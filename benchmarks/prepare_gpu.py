@@ -20,7 +20,8 @@ from torch import Tensor
 from benchmarks.gpu_locomo import AXES
 from zeromem_gpu import Config, Memory
 from zeromem_gpu.evaluate.datasets import load_locomo
-from zeromem_gpu.retrieve.graph_view import align, graph_view
+from zeromem_gpu.retrieve.align import align
+from zeromem_gpu.retrieve.graph_view import graph_view
 from zeromem_gpu.retrieve.groups import Group
 from zeromem_gpu.retrieve.hierarchy_view import hierarchy_view
 from zeromem_gpu.retrieve.signals import Signals

@@ -30,6 +30,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     >>> is_out_of_memory(ValueError("out of memory"))
     False
     """
+    if error.__cause__ is not None and is_out_of_memory(error.__cause__):
+        return not isinstance(error, OutOfMemory)  # a kernel's own words for it
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return not isinstance(error, OutOfMemory)
     return isinstance(error, RuntimeError) and any(said in str(error) for said in _SAID)

@@ -257,11 +257,11 @@ def info(
     """Show what an index holds and how it was made."""
     from zeromem_gpu import Memory
     from zeromem_gpu.printing import info_view
-    from zeromem_gpu.store import open_version
+    from zeromem_gpu.store import file_sizes
 
-    version, files = open_version(directory)
-    facts = {**Memory.open(directory).info(), "version": version, "files": files}
-    facts["file_bytes"] = sum(files.values())
+    facts = Memory.open(directory).info()
+    facts["files"] = file_sizes(directory / facts["version"])
+    facts["file_bytes"] = sum(facts["files"].values())
     if as_json:
         print_json(facts)
     else:

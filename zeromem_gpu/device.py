@@ -19,10 +19,8 @@ def resolve_device(device: str | torch.device | None = None) -> torch.device:
     import torch
 
     asked = device if device is not None else os.environ.get("ZEROMEM_DEVICE") or None
-    if asked is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        resolved = torch.device(asked)
+        resolved = torch.device(asked or ("cuda" if torch.cuda.is_available() else "cpu"))
     except (RuntimeError, TypeError) as error:
         raise InvalidInput("device", repr(asked), "cpu, cuda or cuda:N") from error
     if resolved.type not in ("cpu", "cuda"):
@@ -33,4 +31,6 @@ def resolve_device(device: str | torch.device | None = None) -> torch.device:
             raise InvalidInput(
                 "device", repr(str(asked)), f"cpu, or one of the {count} CUDA devices that torch sees"
             )
+        if resolved.index is None:  # a thread may have another current device later
+            return torch.device("cuda", torch.cuda.current_device())
     return resolved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +19,7 @@ from zeromem_gpu.encoders.lexical import weighs
 from zeromem_gpu.encoders.vector_file import VectorFile
 from zeromem_gpu.errors import ZeroMemError
 from zeromem_gpu.text.entities import SpacyExtractor
+from zeromem_gpu.toolbox import NER_OF_BANKS
 
 if TYPE_CHECKING:
     from zeromem_gpu.store import Findings
@@ -174,6 +175,21 @@ def _index(directory: Path, vectors: Path | None) -> Iterator[Check]:
     )
     same_rules = entities.detail.rpartition("/")[2] == read.rpartition("/")[2]
     yield _compared(entities, read, pipeline if pipeline and same_rules else again)
+    yield from _bank_entities(directory, entities, fingerprint.get(NER_OF_BANKS, {}))
+
+
+def _bank_entities(directory: Path, found: Check, read: Mapping[str, str]) -> Iterator[Check]:
+    """Banks that an extractor of their own has read (`read` has its fingerprint), those of one together."""
+    banks_of: dict[str, list[str]] = {}
+    for bank, wanted in read.items():
+        banks_of.setdefault(wanted, []).append(bank)
+    for wanted, banks in banks_of.items():
+        which = f"bank {banks[0]!r}" + (f" and {len(banks) - 1:,} more" if len(banks) > 1 else "")
+        name, same = "index entities of banks", found.ok and found.detail == wanted
+        detail = f"{wanted} in {which}" if same else f"{found.detail} here, {wanted} in {which}"
+        # no command takes an extractor by bank
+        remedy = "" if same else f"Memory.open({str(directory)!r}, extractor={{{banks[0]!r}: …}}) in Python"
+        yield Check(name, same, detail, remedy, fatal=not same)
 
 
 def _weights(name: str, vectors: Path | None, remedy: str) -> Check:

@@ -96,6 +96,7 @@ class Memory:
         self._toolbox = Toolbox(self.config, encoder, str(self.device), file, cache_dir, extractor)
         self._searcher = Searcher(self.device, self._toolbox)
         self._index: MemoryIndex | None = None
+        self._version: str | None = None
         self._writing = threading.Lock()
 
     # -- writing --
@@ -381,14 +382,14 @@ class Memory:
         extractor: EntityExtractor | Mapping[str, EntityExtractor] | None = None,
     ) -> Memory:
         """Open a saved memory with the encoder that built it, or another that has the same fingerprint."""
-        from zeromem_gpu.store import open_index
+        from zeromem_gpu.store import open_version
 
-        index, config, fingerprint = open_index(Path(directory))
+        version, (index, config, fingerprint) = open_version(Path(directory))
         memory = cls(
             config, encoder=encoder or fingerprint["encoder"], device=device, vectors=vectors,
             cache_dir=cache_dir, extractor=extractor,
         )  # fmt: skip
-        memory._index = index
+        memory._index, memory._version = index, version
         memory._toolbox.expect(fingerprint, named_by_index=encoder is None)
         return memory
 
@@ -398,7 +399,7 @@ class Memory:
         return tuple(self._index.banks) if self._index is not None else ()
 
     def info(self) -> dict[str, Any]:
-        """Counts, sizes, encoder and configuration."""
+        """Counts, sizes, encoder and configuration; `version` is the one that was opened, None without."""
         index = self._index
         banks = list(index.banks.values()) if index is not None else []
 
@@ -416,6 +417,7 @@ class Memory:
             "weights": count("learned"),
             "bytes": sum(arena.nbytes for arena in index.arenas.values()) if index is not None else 0,
             "device": str(self.device),
+            "version": self._version,
             "fingerprint": self._toolbox.fingerprint(),
             "config": self.config.to_dict(),
         }

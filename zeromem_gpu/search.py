@@ -27,6 +27,7 @@ from zeromem_gpu.toolbox import Toolbox
 from zeromem_gpu.types import Boundary, Evidence, QueryProfile, SearchResult
 from zeromem_kernels.layout import positions
 from zeromem_kernels.related import on_grid
+from zeromem_kernels.replay import Replays
 
 if TYPE_CHECKING:
     import torch
@@ -57,7 +58,8 @@ class Searcher:
     def __init__(self, device: torch.device, toolbox: Toolbox) -> None:
         self.device = device
         self._toolbox = toolbox
-        self._stacks = Stacks(device)
+        self._replays = Replays() if device.type == "cuda" else None
+        self._stacks = Stacks(device, None if self._replays is None else self._replays.drop)
         self._budget = Budget(str(device))
 
     def search(
@@ -142,7 +144,7 @@ class Searcher:
         clock.lap("prepare_s")
         hidden = _hidden(index, ready, names, boundaries, config)
         work = self._budget.work(config)
-        ranked = retrieve(stack, ready.bank_of, batch, hidden, config, work, listed)
+        ranked = retrieve(stack, ready.bank_of, batch, hidden, config, work, listed, self._replays)
         clock.lap("retrieve_s")
         for stage, seconds in ranked.timings.items():
             clock.laps[stage] = clock.laps.get(stage, 0.0) + seconds

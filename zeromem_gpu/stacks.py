@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,10 @@ _KEPT = 16
 class Stacks:
     """Stacks by the banks in them; those used last are kept as far as a budget reaches, and the newest."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, dropped: Callable[[Stack | None], None] | None = None) -> None:
+        """`dropped` is told of every stack that is kept no longer, by None of all."""
         self._device = device
+        self._dropped = dropped or (lambda _: None)
         self._kept: OrderedDict[tuple[Any, ...], tuple[Stack, int]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -76,16 +78,20 @@ class Stacks:
         """Keep nothing: what was kept stands in the way of a search."""
         with self._lock:
             self._kept.clear()
+        self._dropped(None)
 
     def _make_room(self, index: MemoryIndex, left: int) -> None:
         """Drop stacks of outdated banks, and the ones used longest ago until the rest fits."""
+        gone: list[Stack] = []
         with self._lock:
             for old in [old for old in self._kept if not _current(index, old)]:
-                del self._kept[old]
+                gone.append(self._kept.pop(old)[0])
             while self._kept and (
                 len(self._kept) >= _KEPT or sum(size for _, size in self._kept.values()) > left
             ):
-                self._kept.popitem(last=False)
+                gone.append(self._kept.popitem(last=False)[1][0])
+        for stack in gone:
+            self._dropped(stack)
 
 
 def _sizes(value: Any, *, vectors: bool) -> Iterator[int]:

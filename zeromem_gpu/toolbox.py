@@ -20,7 +20,7 @@ from zeromem_gpu.text.entities import CachedExtractor, EntityExtractor, SpacyExt
 from zeromem_gpu.text.tokens import Analyzer
 
 # banks with an extractor of their own, in a fingerprint
-_OF_BANKS = "ner_of_banks"
+NER_OF_BANKS = "ner_of_banks"
 # "minilm", or a name on the Hugging Face hub: owner/model; "plain:" before it names another form of it
 _MODEL_NAME = re.compile(r"(plain:)?[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
@@ -97,7 +97,7 @@ class Toolbox:
             return _fingerprint(self.tools())
         told = dict(self._expected)
         if self._bank_extractors:  # a bank that was added since may have brought its own
-            told[_OF_BANKS] = told.get(_OF_BANKS, {}) | _fingerprint(self.tools())[_OF_BANKS]
+            told[NER_OF_BANKS] = told.get(NER_OF_BANKS, {}) | _fingerprint(self.tools())[NER_OF_BANKS]
         return told
 
     def export_vectors(self, path: Path) -> int:
@@ -120,7 +120,7 @@ def _fingerprint(tools: Tools) -> dict[str, Any]:
         "dim": tools.encoder.dim,
         "ner": tools.extractor.fingerprint,
         "words": tools.analyzer.fingerprint,
-        **({_OF_BANKS: of_banks} if of_banks else {}),
+        **({NER_OF_BANKS: of_banks} if of_banks else {}),
     }
 
 
@@ -133,8 +133,8 @@ def _compare(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
                 argument, repr(found[name]), f"{wanted!r}, which built this index",
                 "Open it with the same one, or index the traces again into a new directory.",
             )  # fmt: skip
-    for bank, wanted in expected.get(_OF_BANKS, {}).items():
-        other = found.get(_OF_BANKS, {}).get(bank, found["ner"])
+    for bank, wanted in expected.get(NER_OF_BANKS, {}).items():
+        other = found.get(NER_OF_BANKS, {}).get(bank, found["ner"])
         if wanted != other:
             raise InvalidInput(
                 "extractor", repr(other), f"{wanted!r} for bank {bank!r}, which built it",

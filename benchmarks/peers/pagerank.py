@@ -7,6 +7,7 @@ tolerance) gets the cheapest setting that reaches 1e-6; the error it has is in t
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -26,7 +27,7 @@ SIZES: Mapping[str, tuple[int, int]] = {
     "100k": (100_000, 1_000_000),
     "1m": (1_000_000, 10_000_000),
 }
-GAMMA, ERROR, BATCH = 0.6, 1e-6, 64
+GAMMA, ERROR, TRUTH, BATCH = 0.6, 1e-6, 1e-13, 64
 # 2γ^(T+1) ≤ 1e-6
 _MOST = 28
 # networkx above this takes minutes to make its graph
@@ -70,7 +71,7 @@ class Problem:
 
     def _truth(self) -> np.ndarray:
         x = self.few.copy()
-        for _ in range(80):
+        for _ in range(math.ceil(math.log(TRUTH / 2, GAMMA))):
             x = (1 - GAMMA) * self.few + GAMMA * (self.transposed @ x)
         return x
 
@@ -113,7 +114,7 @@ def _ours(problem: Problem, threads: int) -> list[Entry]:
         return problem.error(found.pi[: problem.nodes].double().numpy())
 
     most = int(call().sweeps.max())
-    fewest = next((n for n in range(3, most) if error_of(call(n)) <= ERROR), most)
+    fewest = 3 + bisect_left(range(3, most), True, key=lambda n: error_of(call(n)) <= ERROR)
     entries = []
     for name, sweeps in (("own stop rule", None), (f"{fewest} sweeps", fewest)):
         error = error_of(call(sweeps))

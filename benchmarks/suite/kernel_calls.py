@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.facts import WrongResult, digest, gate, projection
 from zeromem_gpu import Config
-from zeromem_gpu.retrieve.graph_view import align
+from zeromem_gpu.retrieve.align import align
 from zeromem_gpu.retrieve.groups import Group, cut
 from zeromem_gpu.retrieve.signals import Signals
 from zeromem_gpu.search import Prepared
@@ -82,7 +82,7 @@ class KernelInputs:
             counts = stack.lexicons[0].counts
             return lambda: lookup(banks, values, counts.ptr, counts.keys)
         if name == "bm25":
-            asked, term_ptr, terms = signals.terms
+            asked, term_ptr, terms = group.asked_terms()
             postings = weigh(asked, stack.ptr["units"], stack.documents, config.bm25_k1, config.bm25_b)
             return lambda: bm25(postings, term_ptr, terms, units)
         if name == "phrase_support":

@@ -37,7 +37,7 @@ class Phrases(NamedTuple):
 class Stream(NamedTuple):
     """The words of stacked banks in reading order.
 
-    `words` int32 local word ids, −1 between parts; `unit` int32 the stored unit of each place;
+    `words` int32 local word ids, −1 between parts; `unit` int32 the stored unit of each place, one run a unit;
     `ptr` int64 [banks + 1]; `occurrences` is, per word of the axis `word_ptr`, where it stands in its bank;
     `rows` says where the stored units stand now.
     """
@@ -71,7 +71,8 @@ def lookup(banks: Tensor, keys: Tensor, ptr: Tensor, stack_keys: Tensor) -> Tens
     last = max(len(stack_keys) - 1, 0)
     if len(stack_keys) == 0:
         return torch.full((len(keys),), -1, dtype=torch.int32, device=keys.device)
-    for _ in range(int(ptr.diff().max()).bit_length() + 1):
+    # as often as one bank with all of the keys needs: the largest bank's number is the device's
+    for _ in range(len(stack_keys).bit_length() + 1):
         middle = (low + high) // 2
         open_ = low < high
         less = open_ & (stack_keys[middle.clamp(max=last)] < keys)
@@ -91,15 +92,15 @@ def bm25(
         term_ptr: int64 [banks + 1], the stacked terms of each bank.
         terms: local term ids of each query, −1 for unknown terms.
         axis: the document axis (units, spans, windows or episodes).
-        shares: float32, one beside each of `terms.values`; None is 1 for all.
+        shares: float32 of at least 0, one beside each of `terms.values`; None is 1 for all.
 
     Returns:
         float32 [rows, width], 0 where no term occurs.
     """
-    if shares is None and on_triton(postings.weights):
+    if on_triton(postings.weights):
         from zeromem_kernels.gpu import lexical
 
-        return lexical.bm25(postings, term_ptr, *terms, axis)
+        return lexical.bm25(postings, term_ptr, *terms, axis, shares)
     if cpu := compiled(postings.weights):
         out = axis.empty()
         shares = torch.ones(len(terms.values)) if shares is None else shares
@@ -161,6 +162,10 @@ def phrase_support(stream: Stream, phrases: Phrases, axis: Axis, out: Tensor | N
         float32 [rows, width] in [0, 1]; 0 for a query without phrases.
     """
     out = axis.full(0.0) if out is None else out
+    if on_triton(stream.words):
+        from zeromem_kernels.gpu import phrases as device
+
+        return device.add_phrases(stream, phrases, axis, out)
     if cpu := compiled(stream.words):
         run_tiles(cpu.phrase_scatter, axis.tiles, axis.tiles.bank, stream.word_ptr, stream.occurrences.indptr,
                   stream.occurrences.indices, stream.ptr, stream.words, stream.unit, *stream.rows,
@@ -213,6 +218,10 @@ def subject_support(
     Returns:
         float32 [rows, width].
     """
+    if on_triton(speaker):
+        from zeromem_kernels.gpu import phrases
+
+        return phrases.subjects_of(*subjects, speaker, links, unit_ptr, node_ptr, axis)
     if cpu := compiled(speaker):
         out = axis.empty()
         run_tiles(cpu.subject_scatter, axis.tiles, axis.tiles.bank, unit_ptr, speaker, node_ptr, links.indptr,

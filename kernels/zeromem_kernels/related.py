@@ -59,6 +59,19 @@ def _above(words: Tensor, vectors: Tensor, floor: float) -> tuple[Tensor, Tensor
     return word, at, product[word, at] - floor * GRID**2
 
 
+def nearness(words: Tensor, vectors: Tensor, floor: float) -> Tensor:
+    """near(t, t′) of every word with every vector, float32 [m, n], a word and itself included.
+
+    Args:
+        words: float32 [m, D] on the grid.
+        vectors: float32 [n, D] on the grid.
+        floor: τ, at least 0 and below 1.
+    """
+    product = words @ vectors.T
+    above = torch.where(product > floor * GRID**2, product - floor * GRID**2, 0.0)
+    return above * (1.0 / ((1.0 - floor) * GRID**2))
+
+
 def rarity(documents: Tensor, total: Tensor) -> Tensor:
     """rarity² of terms that occur in `documents` of `total` documents (int64 [terms] both), float32."""
     count, total = documents.double(), total.double()

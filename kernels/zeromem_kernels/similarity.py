@@ -37,7 +37,7 @@ def similarities(vectors: Sequence[Placed], queries: Tensor, axis: Axis) -> Tens
         float32 [rows, width].
     """
     out = axis.empty()
-    starts, blocked = axis.starts.tolist(), compiled(out) is not None
+    starts, blocked = axis.host_starts.tolist(), compiled(out) is not None
     for bank, first, last in runs(axis.tiles):
         stored, rows = vectors[bank]
         mine = out[starts[first] : starts[last]]

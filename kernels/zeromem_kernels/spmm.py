@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from zeromem_kernels.tiles import Axis, Csr, compiled, run_tiles
+from zeromem_kernels.tiles import Axis, Csr, compiled, on_triton, run_tiles
 
 
 def tile_spmm(csr: Csr, x: Tensor, source: Axis, target: Axis) -> Tensor:
@@ -30,6 +30,11 @@ def tile_spmm(csr: Csr, x: Tensor, source: Axis, target: Axis) -> Tensor:
             run_tiles(cpu.spmm, target.tiles, column, lanes, target.tiles.bank, csr.indptr, csr.indices,
                       csr.weights, target.ptr, target.starts, source.starts, x, y)  # fmt: skip
         return y
+    if csr.slices is not None and csr.slices.colours == 1 and on_triton(x):
+        from zeromem_kernels.gpu import activation
+
+        summed: Tensor = activation.gather(csr.slices, x, source, target)
+        return summed
     rows, columns, weights = target.lift(csr, source)
     return target.full(0.0).index_add_(0, rows, x[columns] * weights[:, None])
 

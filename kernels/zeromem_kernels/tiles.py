@@ -27,6 +27,7 @@ from torch import Tensor
 
 from zeromem_kernels.errors import NoDevice
 from zeromem_kernels.slices import Slices, build_slices
+from zeromem_kernels.transfer import to_device
 
 
 class Csr(NamedTuple):
@@ -34,13 +35,15 @@ class Csr(NamedTuple):
 
     `indptr` is int64 [rows + 1] over the whole stack, `indices` int32 with ids local to the bank,
     `weights` float32 beside them. `slices` is the same table for the Triton forms, which make it anew in
-    every call where it is None.
+    every call where it is None. `host_bounds` int64 [banks + 1], NumPy, are the entries of each bank; where
+    it is None the device is asked how many there are.
     """
 
     indptr: Tensor
     indices: Tensor
     weights: Tensor
     slices: Slices | None = None
+    host_bounds: np.ndarray | None = None
 
 
 def slice_table(csr: Csr, ptr: Tensor, source_ptr: Tensor) -> Slices:
@@ -55,11 +58,18 @@ def slice_table(csr: Csr, ptr: Tensor, source_ptr: Tensor) -> Slices:
 class Tiles:
     """Which bank each tile belongs to, and how many queries lie side by side.
 
-    `bank` is int64 [T] (position in the stack), `width` the columns of every matrix.
+    `bank` is int64 [T] (position in the stack), `width` the columns of every matrix. `known_bank` is `bank`
+    in NumPy where the host knows it; else the device is asked.
     """
 
     bank: Tensor
     width: int
+    known_bank: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, banks: np.ndarray, width: int, device: torch.device) -> Tiles:
+        """Tiles of banks (int64 [T]) that the host knows."""
+        return cls(to_device(banks, device), width, banks)
 
     def __len__(self) -> int:
         """The number of tiles T."""
@@ -67,15 +77,33 @@ class Tiles:
 
     @cached_property
     def host_bank(self) -> np.ndarray:
-        """`bank` on the host: read from the device once."""
-        return self.bank.cpu().numpy()
+        """`bank` on the host."""
+        return self.bank.cpu().numpy() if self.known_bank is None else self.known_bank
 
-    def axis(self, ptr: Tensor) -> Axis:
-        """The rows that an axis with bank boundaries `ptr` (int64 [banks + 1]) has in these tiles."""
+    def axis(self, ptr: Tensor, known_ptr: np.ndarray | None = None) -> Axis:
+        """The rows that an axis with bank boundaries `ptr` (int64 [banks + 1]) has in these tiles.
+
+        `known_ptr` is `ptr` in NumPy: what is known needs no question to the device.
+        """
         counts = ptr.diff()[self.bank]
         starts = torch.zeros(len(self) + 1, dtype=torch.int64, device=ptr.device)
         torch.cumsum(counts, 0, out=starts[1:])
-        return Axis(self, ptr, starts)
+        return Axis(self, ptr, starts, known_ptr)
+
+    def kept(self, key: tuple[str, int], owner: object, make: Callable[[], Tensor]) -> Tensor:
+        """What `make` gives for these tiles and `owner`, whose `id` is in `key`; made once.
+
+        A copy from the host cannot be part of a CUDA graph: it is made before one is captured.
+        """
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = (owner, make())
+        return found[1]
+
+    @cached_property
+    def _kept(self) -> dict[tuple[str, int], tuple[object, Tensor]]:
+        """By key; the owner is held, so that no other object takes its id."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,21 +111,25 @@ class Axis:
     """One row axis of a tiled batch.
 
     `ptr` int64 [banks + 1] are the stacked rows of each bank, `starts` int64 [T + 1] the rows of each tile.
+    `known_ptr` is `ptr` in NumPy where the host knows it; else the device is asked.
     """
 
     tiles: Tiles
     ptr: Tensor
     starts: Tensor
+    known_ptr: np.ndarray | None = None
 
     @cached_property
     def host_starts(self) -> np.ndarray:
-        """`starts` on the host: read from the device once."""
-        return self.starts.cpu().numpy()
+        """`starts` on the host."""
+        if self.known_ptr is None:
+            return self.starts.cpu().numpy()
+        return np.append(0, np.cumsum(np.diff(self.known_ptr)[self.tiles.host_bank]))
 
     @cached_property
     def host_ptr(self) -> np.ndarray:
         """`ptr` on the host."""
-        return self.ptr.cpu().numpy()
+        return self.ptr.cpu().numpy() if self.known_ptr is None else self.known_ptr
 
     @cached_property
     def rows(self) -> int:
@@ -133,15 +165,23 @@ class Axis:
     def lift(self, csr: Csr, target: Axis) -> tuple[Tensor, Tensor, Tensor]:
         """All (row of this axis, row of `target`, weight) pairs of `csr` over the tiles, row by row."""
         begin = csr.indptr[self.stacked_row]
-        rows, slot = expand(begin, csr.indptr[self.stacked_row + 1] - begin)
+        total = None
+        if csr.host_bounds is not None:
+            total = int(np.diff(csr.host_bounds)[self.tiles.host_bank].sum())
+        rows, slot = expand(begin, csr.indptr[self.stacked_row + 1] - begin, total)
         columns = csr.indices[slot].long() + target.starts[self.tile_of_row[rows]]
         return rows, columns, csr.weights[slot]
 
 
-def expand(begin: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """The i of each of the places begin[i] … begin[i] + counts[i] − 1, and the places; int64."""
+def expand(begin: Tensor, counts: Tensor, total: int | None = None) -> tuple[Tensor, Tensor]:
+    """The i of each of the places begin[i] … begin[i] + counts[i] − 1, and the places; int64.
+
+    `total` is the sum of the counts where the host knows it; else the device is asked.
+    """
     counts = counts.long()
-    which = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
+    which = torch.repeat_interleave(
+        torch.arange(len(counts), device=counts.device), counts, output_size=total
+    )
     first = torch.cumsum(counts, 0) - counts
     return which, torch.arange(len(which), device=counts.device) - first[which] + begin[which]
 

@@ -73,7 +73,7 @@ class Recorder:
         self.calls.append(("save", {"directory": directory}))
 
     def info(self) -> dict[str, Any]:
-        return {"encoder": {"name": "minilm", "dim": 384}, "traces": 2}
+        return {"encoder": {"name": "minilm", "dim": 384}, "traces": 2, "version": "v0001"}
 
     def search(self, query: list[str], **options: Any) -> list[SearchResult]:
         self.calls.append(("search", {"query": query, **options}))
@@ -299,7 +299,7 @@ def test_search_json_holds_everything(recorder: type[Recorder]) -> None:
 
 
 def test_info(recorder: type[Recorder]) -> None:
-    on_disk = {"version": "", "files": {}, "file_bytes": 0}
+    on_disk = {"files": {}, "file_bytes": 0}
     expected = Recorder.info(Recorder.__new__(Recorder)) | on_disk
     assert json.loads(run("info", "dir", "--json").stdout) == expected
     assert "encoder.dim   384" in run("info", "dir").stdout

@@ -201,9 +201,34 @@ def test_another_encoder_is_found(saved: Path) -> None:
     assert checks["index encoder"].remedy
 
 
+def test_banks_that_another_extractor_read_are_found(tmp_path: Path) -> None:
+    memory = small_memory(extractor={"b": NameExtractor(), "c": NameExtractor()})
+    memory._toolbox._extractor = NameExtractor()
+    memory.add([Trace("1", "Ada met Bo", bank=bank) for bank in "abc"])
+    memory.save(tmp_path)
+    checks = {check.name: check for check in doctor._index(tmp_path, None)}
+    fault = checks["index entities of banks"]
+    assert (fault.ok, fault.fatal) == (False, True)
+    assert f"{NameExtractor.fingerprint} in bank 'b' and 1 more" in fault.detail
+    assert "extractor={'b': …}" in fault.remedy
+
+
+def test_banks_that_were_read_as_the_rest_are_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = small_memory(extractor={"b": NameExtractor()})
+    memory._toolbox._extractor = NameExtractor()
+    memory.add(Trace("1", "Ada met Bo", bank="b"))
+    memory.save(tmp_path)
+    monkeypatch.setattr(doctor, "SpacyExtractor", lambda *_, **options: NameExtractor())
+    checks = {check.name: check for check in doctor._index(tmp_path, None)}
+    assert checks["index entities of banks"].ok
+
+
 def test_an_open_after_every_fault_says_the_same(saved: Path) -> None:
     """What `doctor` calls a fault of the newest version is why opening falls back."""
     flip(saved / "v0002" / "units.parquet")
     opened = Memory.open(saved, encoder=HashEncoder(), extractor=NameExtractor(), cache_dir=False)
     assert opened.info()["traces"] == 1
+    assert opened.info()["version"] == "v0001"
     assert "units.parquet" in found(saved)["index v0002"].detail

@@ -53,7 +53,8 @@ class Compiled:
 
 _INT64 = ("tile_bank", "node_ptr", "starts", "group_ptr", "slice_ptr", "scratch_starts", "gap_starts",
           "mass_starts", "sum_starts", "long_group", "source_starts", "entity_starts", "unit_starts",
-          "node_starts", "bank", "term_ptr", "indptr", "query_ptr")  # fmt: skip
+          "node_starts", "bank", "term_ptr", "indptr", "query_ptr", "word_ptr", "stream_ptr", "row_ptr",
+          "slot", "phrase_ptr", "unit_ptr")  # fmt: skip
 _INT32 = (
     "lane_row",
     "columns",
@@ -67,6 +68,14 @@ _INT32 = (
     "best_row",
     "documents",
     "terms",
+    "positions",
+    "stream",
+    "unit_of",
+    "row_of",
+    "words",
+    "speaker",
+    "subjects",
+    "units",
 )
 _COUNTS = (
     "i_first",
@@ -161,7 +170,12 @@ def variants() -> Iterator[Variant]:
         meta = {"WIDTH": width, "BLOCK": 1 << (width - 1).bit_length(), "ROWS": rows}
         yield Variant("zeromem_kernels.gpu.pool", "pool", f"{name} {storage} {width}", meta, types, 4, {})
     lexical, scatter = "zeromem_kernels.gpu.lexical", {"WIDTH": 32, "POSTINGS": 256}
-    yield Variant(lexical, "_scatter", "32", scatter, {}, 4, {})
+    for name, shared in (("32", False), ("shares 32", True)):
+        yield Variant(lexical, "_scatter", name, {**scatter, "SHARED": shared}, {}, 4, exact)
+    phrases, places = "zeromem_kernels.gpu.phrases", {"WIDTH": 32, "PLACES": 256, "PARTS": 8}
+    yield Variant(phrases, "_phrases", "32", places, {}, 4, {})
+    yield Variant(phrases, "_speakers", "32", {**wide, "ROWS": ROWS}, {}, 4, {})
+    yield Variant(phrases, "_mentions", "32", places, {}, 4, {})
 
 
 def compile_one(variant: Variant, target: int) -> Compiled:

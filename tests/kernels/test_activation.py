@@ -21,11 +21,19 @@ from tests.reference import activation, pagerank
 from zeromem_kernels.activation import propagate, sentence_gate
 from zeromem_kernels.layout import transpose
 from zeromem_kernels.reset import node_rows, reset_vector
+from zeromem_kernels.tiles import Tiles
 
 SENTENCES = (9, 0, 60, 1, 240, 2)
 ENTITIES = (5, 0, 30, 0, 80, 7)
 UNITS = (4, 0, 33, 1, 100, 2)
 every_tiling = pytest.mark.parametrize("tiling", TILINGS)
+
+
+def _transposed(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    row, column = np.nonzero(matrix)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(matrix)))])
+    back, rows = transpose(indptr.astype(np.int64), column.astype(np.int32), matrix.shape[1])
+    return back, rows, np.ones(len(rows), np.float32)
 
 
 @every_tiling
@@ -48,18 +56,52 @@ def test_sentence_gate(tiling: str, floor: float, masked: bool) -> None:
 @pytest.mark.parametrize("steps", [0, 1, 2, 5])
 @pytest.mark.parametrize("floor", [0.0, 0.05, 0.3])
 @pytest.mark.parametrize("exclude_self", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_propagate_through_few_sentences(
+    tiling: str, steps: int, floor: float, exclude_self: bool, masked: bool
+) -> None:
+    # the compiled form visits only the sentences of the gate: the same sums as over all of them
+    rng = np.random.default_rng(4)
+    tiles = tiles_of(tiling)
+    sentences, entities = tiles.axis(pointer(SENTENCES)), tiles.axis(pointer(ENTITIES))
+    incidence, dense = random_csr(rng, SENTENCES, ENTITIES, 0.15)
+    incidence = incidence._replace(weights=torch.ones_like(incidence.weights))
+    transposed = stacked([_transposed(matrix) for matrix in dense])
+    seeds = rng.random((entities.rows, tiles.width)) * (rng.random((entities.rows, tiles.width)) < 0.2)
+    if tiles.width > 1:
+        seeds[:, 1] = 0.0
+    eta = torch.from_numpy(seeds.astype(np.float32))
+    similarity = torch.from_numpy(rng.normal(size=(sentences.rows, tiles.width)).astype(np.float32))
+    if tiles.width > 2:
+        similarity[:, 2] = -1.0
+    hidden = random_hidden(rng, sentences) if masked else None
+    few, gate = (
+        both(
+            lambda at=at, least=least: propagate(
+                eta, at, hidden if least > 0 else None, incidence, transposed, sentences, entities,
+                steps=steps, floor=floor, sentence_floor=least, exclude_self=exclude_self,
+            )
+        )
+        for at, least in (
+            (similarity, 0.5), (sentence_gate(similarity, sentences, hidden, 0.5), 0.0),
+        )
+    )  # fmt: skip
+    for found in (few[0], gate[0], gate[1]):
+        np.testing.assert_allclose(few[1].numpy(), found.numpy(), rtol=1e-5, atol=1e-6)
+    assert torch.equal(few[1], gate[1])
+
+
+@every_tiling
+@pytest.mark.parametrize("steps", [0, 1, 2, 5])
+@pytest.mark.parametrize("floor", [0.0, 0.05, 0.3])
+@pytest.mark.parametrize("exclude_self", [False, True])
 def test_propagate(tiling: str, steps: int, floor: float, exclude_self: bool) -> None:
     rng = np.random.default_rng(2)
     tiles = tiles_of(tiling)
     sentences, entities = tiles.axis(pointer(SENTENCES)), tiles.axis(pointer(ENTITIES))
     incidence, dense = random_csr(rng, SENTENCES, ENTITIES, 0.08)
     incidence = incidence._replace(weights=torch.ones_like(incidence.weights))
-    tables = []
-    for matrix in dense:
-        row, column = np.nonzero(matrix)
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(matrix)))])
-        back, rows = transpose(indptr.astype(np.int64), column.astype(np.int32), matrix.shape[1])
-        tables.append((back, rows, np.ones(len(rows), np.float32)))
+    tables = [_transposed(matrix) for matrix in dense]
     seeds = rng.random((entities.rows, tiles.width)) * (rng.random((entities.rows, tiles.width)) < 0.2)
     if tiles.width > 1:
         seeds[:, 1] = 0.0
@@ -89,6 +131,24 @@ def test_propagate(tiling: str, steps: int, floor: float, exclude_self: bool) ->
             for found in (plain, fast):
                 np.testing.assert_allclose(found[e.at, c].numpy(), expected, rtol=3e-5, atol=1e-5)
     assert doubtful <= 1
+
+
+def test_a_gate_that_lets_thousands_of_sentences_pass() -> None:
+    rng = np.random.default_rng(5)
+    tiles = Tiles(torch.tensor([4]), 32)
+    sentences, entities = tiles.axis(pointer(SENTENCES)), tiles.axis(pointer(ENTITIES))
+    incidence, dense = random_csr(rng, SENTENCES, ENTITIES, 0.15)
+    incidence = incidence._replace(weights=torch.ones_like(incidence.weights))
+    transposed = stacked([_transposed(matrix) for matrix in dense])
+    similarity = torch.from_numpy(rng.random((sentences.rows, 32)).astype(np.float32))
+    eta = torch.from_numpy((rng.random((entities.rows, 32)) < 0.2).astype(np.float32))
+    plain, fast = both(
+        lambda: propagate(
+            eta, similarity, None, incidence, transposed, sentences, entities,
+            steps=2, floor=0.05, sentence_floor=0.01, exclude_self=False,
+        )
+    )  # fmt: skip
+    np.testing.assert_allclose(fast.numpy(), plain.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_an_entity_that_met_only_itself_gets_nothing_back() -> None:

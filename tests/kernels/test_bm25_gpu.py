@@ -22,10 +22,10 @@ LAUNCHER = """
 extern "C" void run(
     const long long* bank, const long long* term_ptr, const long long* indptr, const int* documents,
     const float* weights, const float* peaks, const long long* query_ptr, const int* terms,
-    const long long* starts, float* out, int width, int groups, int parts, int blocks)
+    const float* shares, const long long* starts, float* out, int width, int groups, int parts, int blocks)
 {
     for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)
-        bm25_tile(bank, term_ptr, indptr, documents, weights, peaks, query_ptr, terms, starts, out,
+        bm25_tile(bank, term_ptr, indptr, documents, weights, peaks, query_ptr, terms, shares, starts, out,
                   width, groups, parts);
 }
 """
@@ -51,21 +51,33 @@ def questions(slots: int, seed: int = 2, most: int = 7) -> Ragged:
     return Ragged(pointer([len(one) for one in asked]), torch.from_numpy(flat.astype(np.int32)))
 
 
+def shares_of(terms: Ragged) -> torch.Tensor:
+    """How much of each term counts: some nothing, some all, some hardly anything."""
+    rng = np.random.default_rng(6)
+    shares = rng.random(len(terms.values)) ** rng.integers(1, 30, size=len(terms.values))
+    shares[rng.random(len(shares)) < 0.2] = 0.0
+    shares[rng.random(len(shares)) < 0.2] = 1.0
+    return torch.from_numpy(shares.astype(np.float32))
+
+
 @every_tiling
-@pytest.mark.parametrize("postings_a_step", [4, 256])
+@pytest.mark.parametrize(("postings_a_step", "shared"), [(4, False), (256, False), (4, True)])
 def test_triton_adds_terms_in_their_order(
-    tiling: str, postings_a_step: int, monkeypatch: pytest.MonkeyPatch
+    tiling: str, postings_a_step: int, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "_POSTINGS", postings_a_step)
     tiles = tiles_of(tiling)
     axis, (postings, term_ptr) = tiles.axis(pointer(UNITS)), tables()
     terms = questions(len(tiles) * tiles.width)
-    found = interpreted(lambda: bm25(postings, term_ptr, terms, axis))
+    shares = shares_of(terms) if shared else None
+    found = interpreted(lambda: bm25(postings, term_ptr, terms, axis, shares))
     # the compiled form adds in that order too, so that not a bit may differ
     pytest.importorskip("numba")
-    assert torch.equal(found, bm25(postings, term_ptr, terms, axis))
+    assert torch.equal(found, bm25(postings, term_ptr, terms, axis, shares))
     with torch_forms():
-        torch.testing.assert_close(found, bm25(postings, term_ptr, terms, axis))
+        torch.testing.assert_close(found, bm25(postings, term_ptr, terms, axis, shares))
+    if shared:
+        return
     best = interpreted(lambda: bm25_topk(postings, term_ptr, terms, axis, 5))
     assert torch.equal(best.rows, bm25_topk(postings, term_ptr, terms, axis, 5).rows)
 
@@ -78,15 +90,22 @@ class Simulated:
         self._library = nvrtc.on_cpu(bm25_tile.SOURCE, options, LAUNCHER, folder)
         self._columns = columns
 
-    def __call__(self, postings: Csr, term_ptr: torch.Tensor, terms: Ragged, axis: Axis) -> torch.Tensor:
+    def __call__(
+        self,
+        postings: Csr,
+        term_ptr: torch.Tensor,
+        terms: Ragged,
+        axis: Axis,
+        shares: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         """As `bm25`; what no block writes stays NaN."""
         out = axis.full(float("nan"))
         groups, parts = -(-axis.tiles.width // self._columns), -(-axis.tallest // DOCUMENTS)
         tensors = (
             axis.tiles.bank, term_ptr, postings.indptr, postings.indices, postings.weights,
-            device.peaks(postings), terms.ptr, terms.values, axis.starts, out,
+            device.peaks(postings), terms.ptr, terms.values, shares, axis.starts, out,
         )  # fmt: skip
-        addresses = [ctypes.c_void_p(one.data_ptr()) for one in tensors]
+        addresses = [ctypes.c_void_p(None if one is None else one.data_ptr()) for one in tensors]
         count = len(axis.tiles) * groups * parts
         self._library.run(*addresses, axis.tiles.width, groups, parts, count)
         return out
@@ -99,27 +118,33 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Simulated]:
 
 @every_tiling
 @pytest.mark.parametrize("scale", [1.0, 1e-25, 1e30], ids=["usual", "tiny", "huge"])
-def test_whole_numbers_hold_every_score(tiling: str, scale: float, simulated: dict[int, Simulated]) -> None:
+@pytest.mark.parametrize("shared", [False, True], ids=["whole", "shares"])
+def test_whole_numbers_hold_every_score(
+    tiling: str, scale: float, shared: bool, simulated: dict[int, Simulated]
+) -> None:
     tiles = tiles_of(tiling)
     axis, (postings, term_ptr) = tiles.axis(pointer(UNITS)), tables(scale=scale)
     # thirty words: sums come near the highest that the scale was chosen for
     terms = questions(len(tiles) * tiles.width, most=30)
-    found = simulated[bm25_tile.columns_of(tiles.width)](postings, term_ptr, terms, axis)
+    shares = shares_of(terms) if shared else None
+    found = simulated[bm25_tile.columns_of(tiles.width)](postings, term_ptr, terms, axis, shares)
+    each = np.ones(len(terms.values)) if shares is None else float64(shares)
     exact = postings._replace(weights=postings.weights.double())
     peaks = float64(device.peaks(postings))
     for block in blocks(axis):
         for c in range(tiles.width):
             slot = block.tile * tiles.width + c
-            asked = terms.values[terms.ptr[slot] : terms.ptr[slot + 1]].numpy()
-            rows = int(term_ptr[block.bank]) + asked[asked >= 0]
+            mine = slice(int(terms.ptr[slot]), int(terms.ptr[slot + 1]))
+            asked = terms.values[mine].numpy()
+            rows, share = int(term_ptr[block.bank]) + asked[asked >= 0], each[mine][asked >= 0]
             expected = np.zeros(UNITS[block.bank])
-            for row in rows:
+            for row, part in zip(rows, share, strict=True):
                 at = slice(int(exact.indptr[row]), int(exact.indptr[row + 1]))
-                expected[exact.indices[at].numpy()] += exact.weights[at].numpy()
-            # half a unit a term, a unit being at most 2⁻²⁸ of the highest possible score
-            unit = peaks[rows].sum() * 2.0**-28
-            # the result itself is float32
-            allowed = (len(rows) * 0.5 + 1) * unit + 1.2e-7 * expected
+                expected[exact.indices[at].numpy()] += part * exact.weights[at].numpy()
+            # half a unit a term, a unit being at most 2⁻²⁸ of the highest possible score, or 2⁻¹²⁰
+            unit = max((share * peaks[rows]).sum() * 2.0**-28, 2.0**-120)
+            # the result itself is float32, and so is a share of a weight
+            allowed = (len(rows) * 0.5 + 1) * unit + (1.2e-7 + 6e-8 * shared) * expected
             assert (np.abs(float64(found[block.at, c]) - expected) <= allowed).all()
             # no score where no word is, and none lost where one is
             assert ((expected > 0) >= (found[block.at, c].numpy() > 0)).all()

@@ -15,14 +15,26 @@ from benchmarks.tallies import tally, tally_of_degrees
 from tests.kernels.counting import Counter, counting
 from tests.kernels.layout import interpreted, pointer
 from tests.kernels.test_bm25_gpu import questions, tables
-from tests.kernels.test_triton import ENTITIES, NODES, UNITS, axis_of, banks, hide, incidences, resets
+from tests.kernels.test_lexical import UNITS as LEXICAL_UNITS
+from tests.kernels.test_lexical import Texts, phrase_case
+from tests.kernels.test_triton import (
+    ENTITIES,
+    NODES,
+    TILINGS,
+    UNITS,
+    axis_of,
+    banks,
+    hide,
+    incidences,
+    resets,
+)
 from zeromem_kernels import slices
 from zeromem_kernels.activation import propagate
 from zeromem_kernels.fusion import fuse
 from zeromem_kernels.gpu import reduce, select
 from zeromem_kernels.gpu.launch import Wave
 from zeromem_kernels.gpu.solve import Sweeper
-from zeromem_kernels.lexical import bm25, slot_banks
+from zeromem_kernels.lexical import Ragged, bm25, phrase_support, slot_banks, subject_support
 from zeromem_kernels.pagerank import slice_graph
 from zeromem_kernels.reset import reset_vector
 from zeromem_kernels.slices import Slices
@@ -285,7 +297,8 @@ def test_fuse(graph: int, hierarchy: int, k: int) -> None:
 
 
 @every_tiling
-def test_bm25(tiling: str) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_bm25(tiling: str, shared: bool) -> None:
     axis = axis_of(tiling, UNITS)
     postings, term_ptr = tables(UNITS)
     terms = questions(len(axis.tiles) * axis.tiles.width)
@@ -293,8 +306,57 @@ def test_bm25(tiling: str) -> None:
     known = terms.values >= 0
     rows = term_ptr[banks_of[known]] + terms.values[known]
     met = int((postings.indptr[rows + 1] - postings.indptr[rows]).sum())
-    counter, _ = counted(lambda: bm25(postings, term_ptr, terms, axis))
-    assert counter.asked == model.bm25(met, len(terms.values), axis.rows * axis.tiles.width).l2
+    # of a term that no bank knows nobody asks for the share
+    shares = torch.ones(len(terms.values)) if shared else None
+    counter, _ = counted(lambda: bm25(postings, term_ptr, terms, axis, shares))
+    cost = model.bm25(met, len(terms.values), axis.rows * axis.tiles.width, shared=shared)
+    assert counter.asked == cost.l2 - shared * 4 * int((~known).sum())
+
+
+@every_tiling
+def test_subjects(tiling: str) -> None:
+    axis, nodes = axis_of(tiling, UNITS), axis_of(tiling, NODES)
+    width, columns = axis.tiles.width, len(axis.tiles) * axis.tiles.width
+    links = banks().graph.weights
+    asked = Ragged(pointer([1] * columns), torch.zeros(columns, dtype=torch.int32))
+    bank = axis.tiles.bank.repeat_interleave(width)
+    # banks without an entity are asked for nothing
+    asked.values[torch.tensor(ENTITIES)[bank] == 0] = -1
+    row = nodes.ptr[bank] + axis.ptr.diff()[bank]
+    met = torch.where(asked.values >= 0, links.indptr[row + 1] - links.indptr[row], 0)
+    speaker = torch.full((sum(UNITS),), -1, dtype=torch.int32)
+    counter, found = counted(lambda: subject_support(asked, speaker, links, axis.ptr, nodes.ptr, axis))
+    cost = model.subjects(np.diff(axis.host_starts), width, columns, int(met.sum()))
+    assert int((found == 0.5).sum()) == int(met.sum())
+    assert counter.asked == cost.l2
+    # tiles of one bank read its lists again
+    assert counter.dram <= cost.dram
+
+
+@every_tiling
+def test_phrases_stay_below_the_bound(tiling: str) -> None:
+    texts, sizes = Texts.random(5), LEXICAL_UNITS
+    banks_of, width = TILINGS[tiling]
+    tiles = Tiles(torch.tensor(banks_of, dtype=torch.int64), width)
+    said = [[[2, 3]], [[4], [5, 6, 7]], []]
+    stream, phrases = phrase_case(texts, tiles, [said[i % 3] for i in range(len(tiles) * width)])
+    axis = tiles.axis(pointer(sizes))
+    length = phrases.word_ptr.diff()
+    bank = slot_banks(phrases.ptr, tiles).repeat_interleave(length)
+    row = stream.word_ptr[bank] + phrases.words.clamp(min=0)
+    stands = torch.where(
+        phrases.words >= 0,
+        (stream.occurrences.indptr.diff())[row.clamp(max=len(stream.occurrences.indptr) - 2)],
+        0,
+    )
+    edges = phrases.word_ptr.tolist()
+    places = torch.tensor([int(stands[a:b].min()) for a, b in pairwise(edges)], dtype=torch.int64)
+    counter, _ = counted(lambda: phrase_support(stream, phrases, axis))
+    cost = model.phrases(
+        len(phrases.words), int(places.sum()), int((places * length).sum()), axis.rows * width
+    )
+    assert counter.asked <= cost.l2
+    assert counter.dram <= cost.dram
 
 
 @pytest.mark.parametrize("longest", [3, 8, 64])

@@ -12,7 +12,7 @@ from zeromem_kernels.tiles import triton_forms
 
 QUESTIONS = (
     "What did Ann say about the kayak in Bergen?",
-    "Who met Bob?",
+    'Who said "cakes in Oslo" to Cleo?',
     "When did Cleo go to Oslo?",
 )
 SAID = (
@@ -21,9 +21,9 @@ SAID = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def memory() -> Memory:
-    made = small_memory(Config(learned_weights=True))
+def filled(config: Config | None = None, **options: object) -> Memory:
+    """Two banks of eight turns in two sessions."""
+    made = small_memory(config, **options)
     for bank in ("one", "two"):
         speakers = ("Ann", "Bob") if bank == "one" else ("Cleo", "Dan")
         made.add(
@@ -39,6 +39,11 @@ def memory() -> Memory:
             for i, text in enumerate(SAID)
         )
     return made
+
+
+@pytest.fixture(scope="module")
+def memory() -> Memory:
+    return filled(Config(learned_weights=True))
 
 
 @pytest.mark.parametrize(

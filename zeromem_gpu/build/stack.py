@@ -6,9 +6,10 @@ Vectors lie in order of arrival where that order is not the bank's own; `Placed`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,12 +61,16 @@ class Stack:
     """All arrays that retrieval reads for the banks of a batch.
 
     `ptr` holds int64 [banks + 1] boundaries for units, spans, windows, episodes, sentences, entities,
-    nodes and terms (words that have a vector). Ids inside arrays are local to their bank. `places` is where
-    units stand that `lexicons` and `learned` (token weights, () where no bank has any) know by arrival.
+    nodes and terms (words that have a vector), `host_ptr` the same in NumPy; `host_terms` holds
+    `term_keys` and `term_rows` by bank there. Ids inside arrays are local to their bank. `places` is
+    where units stand that `lexicons` and `learned` (token weights, () where no bank has any) know by
+    arrival. `kept` is what searches make of a stack once.
     """
 
     device: torch.device
     ptr: dict[str, Tensor]
+    host_ptr: dict[str, np.ndarray]
+    host_terms: list[tuple[np.ndarray, np.ndarray]]
     unit_vectors: list[Placed]
     sentence_vectors: list[Placed]
     entity_vectors: list[Placed]
@@ -96,6 +101,7 @@ class Stack:
     told: Csr
     replies: Csr
     graph: Graph
+    kept: dict[Hashable, Any] = field(default_factory=dict)
 
 
 def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
@@ -115,6 +121,7 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
             _tensor(indptr, device),
             _tensor(_join([table.indices for table in tables]), device),
             _tensor(_join([table.weights for table in tables]), device),
+            host_bounds=shift,
         )
 
     def vectors(pick: Callable[[BankView], Vectors]) -> list[Placed]:
@@ -143,10 +150,10 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
             documents(lambda view: _edges(getattr(view.levels, name))),
         )
 
-    def boundaries(size: Callable[[BankView], int]) -> Tensor:
-        return _tensor(pointer(np.array([size(view) for view in views])), device)
+    def boundaries(size: Callable[[BankView], int]) -> np.ndarray:
+        return pointer(np.array([size(view) for view in views]))
 
-    ptr = {
+    host_ptr = {
         "units": boundaries(lambda view: view.units),
         "spans": boundaries(lambda view: len(view.levels.spans.first)),
         "windows": boundaries(lambda view: len(view.levels.windows.first)),
@@ -156,13 +163,15 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
         "nodes": boundaries(lambda view: len(view.graph.degree)),
         "terms": boundaries(lambda view: len(view.term_keys)),
     }
-    places = Places(
-        boundaries(lambda view: len(view.rows.unit_place)), flat(lambda view: view.rows.unit_place)
-    )
+    ptr = {name: _tensor(bounds, device) for name, bounds in host_ptr.items()}
+    stored = boundaries(lambda view: len(view.rows.unit_place))
+    places = Places(_tensor(stored, device), flat(lambda view: view.rows.unit_place))
     sizes = np.concatenate([view.graph.colour_sizes for view in views])
     stack = Stack(
         device=device,
         ptr=ptr,
+        host_ptr=host_ptr,
+        host_terms=[(view.term_keys, view.term_rows) for view in views],
         unit_vectors=vectors(lambda view: view.rows.vectors),
         sentence_vectors=vectors(lambda view: view.rows.sentence_vectors),
         entity_vectors=vectors(lambda view: view.rows.entity_vectors),
@@ -208,11 +217,19 @@ def stack_banks(views: Sequence[BankView], device: torch.device) -> Stack:
 def _sliced(stack: Stack) -> Stack:
     """The tables that the Triton forms gather from, as slices too."""
     sentences, entities, nodes = (stack.ptr[name] for name in ("sentences", "entities", "nodes"))
+
+    def level(plain: StackedLevel, name: str) -> StackedLevel:
+        slices = slice_table(plain.members, stack.ptr[name], stack.ptr["units"])
+        return replace(plain, members=plain.members._replace(slices=slices))
+
     forward = slice_table(stack.incidence, sentences, entities)
     backward = slice_table(stack.incidence_transposed, entities, sentences)
     weights = stack.graph.weights._replace(slices=slice_graph(stack.graph, nodes))
     return replace(
         stack,
+        spans=level(stack.spans, "spans"),
+        windows=level(stack.windows, "windows"),
+        episodes=level(stack.episodes, "episodes"),
         incidence=stack.incidence._replace(slices=forward),
         incidence_transposed=stack.incidence_transposed._replace(slices=backward),
         graph=stack.graph._replace(weights=weights),

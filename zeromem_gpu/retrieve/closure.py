@@ -13,10 +13,8 @@ from torch import Tensor
 
 from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
-from zeromem_kernels.reset import node_rows
-from zeromem_kernels.spmm import tile_spmm
-from zeromem_kernels.tiles import Axis
-from zeromem_kernels.topk import TopK, kept_mask
+from zeromem_kernels.shared import shares_entity
+from zeromem_kernels.topk import TopK
 
 RULES = ("primary", "graph", "neighbour")
 
@@ -41,28 +39,16 @@ def close(group: Group, primary: TopK, graph_candidates: TopK | None, config: Co
         for shift in (-step, step):
             rows.append(_beside(group, primary.rows, shift))
             rules.append(torch.full_like(rows[-1], RULES.index("neighbour")))
-    return _distinct(Closed(torch.cat(rows, 1), torch.cat(rules, 1)), group.axes["units"])
+    return _distinct(Closed(torch.cat(rows, 1), torch.cat(rules, 1)))
 
 
 def _bridged(group: Group, primary: TopK, candidates: TopK, most: int) -> Tensor:
     """The `most` best graph candidates outside M that share an entity with it, −1 elsewhere."""
     stack, axes = group.stack, group.axes
-    units, entities, nodes = axes["units"], axes["entities"], axes["nodes"]
-    unit_node, entity_node = node_rows(units, entities, nodes)
-    chosen = kept_mask(primary, units)
-    start = nodes.full(0.0)
-    start[unit_node] = chosen.float()
-    reached = tile_spmm(stack.graph.weights, start, nodes, nodes)
-    bridge = nodes.full(0.0)
-    bridge[entity_node] = (reached[entity_node] > 0).float() * ~stack.is_speaker[entities.stacked_row][
-        :, None
-    ]
-    shares = (tile_spmm(stack.graph.weights, bridge, nodes, nodes)[unit_node] > 0) & ~chosen
-    place = (candidates.rows.long().clamp(min=0) + units.starts[:-1, None, None]).reshape(
-        -1, shares.shape[1]
-    )
-    eligible = shares.gather(0, place.clamp(max=max(units.rows - 1, 0))).reshape(candidates.rows.shape)
-    eligible &= candidates.rows >= 0
+    eligible = shares_entity(
+        candidates.rows, primary, stack.graph.weights, stack.is_speaker,
+        axes["units"], axes["entities"], axes["nodes"],
+    )  # fmt: skip
     kept = eligible & (torch.cumsum(eligible, 1) <= most)
     return torch.where(kept, candidates.rows, -1)
 
@@ -83,17 +69,15 @@ def _beside(group: Group, rows: Tensor, shift: int) -> Tensor:
     return torch.where(inside, there, -1).int()
 
 
-def _distinct(found: Closed, units: Axis) -> Closed:
+def _distinct(found: Closed) -> Closed:
     """Keep the first of each row and close the gaps, in order."""
-    rows = found.rows
-    _, length, width = rows.shape
-    # the spare last row takes the −1 entries
-    place = torch.where(rows >= 0, rows.long() + units.starts[:-1, None, None], units.rows)
-    position = torch.arange(length, device=rows.device)[None, :, None].expand_as(place)
-    first = torch.full((units.rows + 1, width), length, device=rows.device)
-    first.scatter_reduce_(0, place.reshape(-1, width), position.reshape(-1, width), "amin")
-    kept = (first.gather(0, place.reshape(-1, width)).reshape(rows.shape) == position) & (rows >= 0)
+    # equal rows lie side by side, the first of them first; −1 stands before all of them
+    rows, order = torch.sort(found.rows, dim=1, stable=True)
+    fresh = rows >= 0
+    fresh[:, 1:] &= rows[:, 1:] != rows[:, :-1]
+    kept = torch.zeros_like(fresh).scatter_(1, order, fresh)
     order = torch.argsort((~kept).int(), dim=1, stable=True)
     return Closed(
-        torch.where(kept, rows, -1).gather(1, order), torch.where(kept, found.rules, -1).gather(1, order)
+        torch.where(kept, found.rows, -1).gather(1, order),
+        torch.where(kept, found.rules, -1).gather(1, order),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -18,9 +18,12 @@ from zeromem_gpu.retrieve.graph_view import graph_view
 from zeromem_gpu.retrieve.groups import Group, cut
 from zeromem_gpu.retrieve.hierarchy_view import hierarchy_view
 from zeromem_gpu.retrieve.signals import Signals
-from zeromem_gpu.stopwatch import Stopwatch
+from zeromem_gpu.stopwatch import Stopwatch, stopwatch
 from zeromem_kernels.fusion import fuse, scaled
-from zeromem_kernels.topk import TopK, kept_mask
+from zeromem_kernels.layout import pointer
+from zeromem_kernels.replay import Replays
+from zeromem_kernels.topk import TopK
+from zeromem_kernels.transfer import to_host
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Ranked:
 
 def retrieve(
     stack: Stack, banks: np.ndarray, batch: QueryBatch, hidden: Hidden | None, config: Config,
-    budget: int | None = None, listed: int = 0,
+    budget: int | None = None, listed: int = 0, replays: Replays | None = None,
 ) -> Ranked:  # fmt: skip
     """Rank every question's units in its own bank.
 
@@ -71,15 +74,20 @@ def retrieve(
         config: the method's numbers.
         budget: bytes of working memory, `config.batch_bytes` where it is None; no score depends on it.
         listed: how many units of each view's own ranking to return in `lists`.
+        replays: graphs of what ran before, on a device that has them.
     """
     timings: dict[str, float] = {}
-    parts: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []
+    ran: list[tuple[Group, dict[str, Tensor], Stopwatch]] = []
     for group in cut(banks, stack, batch, budget or config.batch_bytes):
         if hidden is not None:
-            group = replace(group, hidden=_hidden_matrix(group, hidden))
-        found = _run(group, _within(config, group), Stopwatch(timings), listed)
-        taken = group.query >= 0
-        parts.append((group.query[taken], {name: _by_slot(x)[taken] for name, x in found.items()}))
+            group = group.within(_hidden_matrix(group, hidden))
+        clock = stopwatch(timings, stack.device)
+        signals = Signals(group, _within(config, group))
+        found = (
+            _run(signals, clock, listed) if replays is None else _replayed(signals, clock, listed, replays)
+        )
+        ran.append((group, found, clock))
+    parts = _on_the_host(ran)
     empty = {"rows": -1, "rules": -1, "scores": 0.0, "graph": np.nan, "hierarchy": np.nan, "sweeps": 0}
     out = {name: _gather(parts, name, len(batch), value) for name, value in empty.items()}
     lists = {}
@@ -91,22 +99,43 @@ def retrieve(
 
 def _within(config: Config, group: Group) -> Config:
     """Lengths that fit the group: no list longer than its tallest bank, no view shorter than the answer."""
-    tallest = max(int(group.axes["units"].starts.diff().max()), 1)
+    tallest = max(group.axes["units"].tallest, 1)
     top_k = min(config.top_k, tallest)
     return config.replace(top_k=top_k, candidates=min(max(config.candidates, top_k), tallest))
 
 
-def _run(group: Group, config: Config, clock: Stopwatch, listed: int) -> dict[str, Tensor]:
+def _replayed(signals: Signals, clock: Stopwatch, listed: int, replays: Replays) -> dict[str, Tensor]:
+    """`_run`, all of it that does not depend on how long the questions are as one graph."""
+    group, config = signals.group, signals.config
+    matrices = signals.questions.matrices()
+    clock.lap("signals_s")
+    inputs = {name: one for name, one in matrices.items() if one is not None}
+    if group.hidden is not None:
+        inputs["hidden"] = group.hidden
+    still = group.within(None)
+    missing = dict.fromkeys(name for name, one in matrices.items() if one is None)
+
+    def call(given: dict[str, Tensor]) -> dict[str, Tensor]:
+        # what a graph is kept with must not hold the matrices of the batch that it was captured with
+        mine = still.within(given.get("hidden"))
+        return _run(Signals.fixed(mine, config, {**given, **missing}), Stopwatch(), listed)
+
+    key = (group.tiles.host_bank.tobytes(), group.tiles.width, config, listed)
+    found = replays.run(group.stack, key, group.size, inputs, call)
+    clock.lap("views_s")
+    return found
+
+
+def _run(signals: Signals, clock: Stopwatch, listed: int) -> dict[str, Tensor]:
     """Run one group: the columns of `Ranked` as [T, n, width]."""
-    signals = Signals(group, config)
-    units = signals.units
+    group, config, units = signals.group, signals.config, signals.units
     _ = signals.dense, signals.lexical, signals.phrase, signals.subject
     clock.lap("signals_s")
     graph = graph_view(signals) if config.views != "hierarchy" else None
     clock.lap("graph_view_s")
     hierarchy = hierarchy_view(signals) if config.views != "graph" else None
     clock.lap("hierarchy_view_s")
-    share = torch.where(group.spread(group.batch.relational), config.rho, 1.0 - config.rho)
+    share = torch.where(signals.questions.relational, config.rho, 1.0 - config.rho)
     if graph is None or hierarchy is None:
         share = torch.full_like(share, 1.0 if hierarchy is None else 0.0)
     shape = (len(units.tiles), 0, units.tiles.width)
@@ -149,17 +178,28 @@ def _gather(
     return out
 
 
-def _by_slot(values: Tensor) -> np.ndarray:
-    """[T, k, width] → [T·width, k]."""
-    return values.transpose(1, 2).flatten(0, 1).cpu().numpy()
+def _on_the_host(
+    ran: list[tuple[Group, dict[str, Tensor], Stopwatch]],
+) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """What groups found, [T, k, width] by name, as rows of their questions: the one wait for the device."""
+    arrays = iter(to_host([values for _, found, _ in ran for values in found.values()]))
+    parts = []
+    for group, found, clock in ran:
+        clock.read()
+        taken = group.query >= 0
+        rows = {name: next(arrays).swapaxes(1, 2).reshape(len(taken), -1)[taken] for name in found}
+        parts.append((group.query[taken], rows))
+    return parts
 
 
 def _scores_at(scores: Tensor | None, candidates: TopK, rows: Tensor, signals: Signals) -> Tensor:
     """A view's raw scores of some rows [T, n, width], NaN where the view did not return them."""
-    if scores is None:
+    if scores is None or candidates.rows.shape[1] == 0:
         return torch.full(rows.shape, torch.nan, device=rows.device)
-    returned = torch.where(kept_mask(candidates, signals.units), scores, torch.nan)
-    return torch.where(rows >= 0, at_rows(returned, rows, signals), torch.nan)
+    # what a view returned ranks no later than its last candidate; −inf was never one
+    score, last, row = at_rows(scores, rows, signals), candidates.scores[:, -1:], candidates.rows[:, -1:]
+    returned = (score > last) | ((score == last) & (rows <= row))
+    return torch.where(returned & (rows >= 0), score, torch.nan)
 
 
 def _hidden_matrix(group: Group, hidden: Hidden) -> Tensor | None:
@@ -168,15 +208,13 @@ def _hidden_matrix(group: Group, hidden: Hidden) -> Tensor | None:
     slots = np.flatnonzero(mask_of >= 0)
     if len(slots) == 0:
         return None
-    axis, width = group.axes["units"], group.tiles.width
-    sizes = np.array([len(mask) for mask in hidden.masks])
-    first = np.cumsum(sizes) - sizes
-    starts = axis.starts.cpu().numpy()
-    mine = mask_of[slots]
-    which = np.repeat(np.arange(len(slots)), sizes[mine])
-    row = np.arange(len(which)) - np.repeat(np.cumsum(sizes[mine]) - sizes[mine], sizes[mine])
-    matrix = np.zeros((axis.rows, width), bool)
-    matrix[row + starts[slots[which] // width], slots[which] % width] = np.concatenate(hidden.masks)[
-        first[mine[which]] + row
-    ]
-    return torch.from_numpy(matrix).to(group.stack.device)
+    axis = group.axes["units"]
+    mine, mask = np.unique(mask_of[slots], return_inverse=True)
+    bits = [np.packbits(hidden.masks[one], bitorder="little") for one in mine.tolist()]
+    first = np.full(len(mask_of), -1, np.int64)
+    first[slots] = pointer(np.array([len(one) for one in bits]))[mask]
+    packed = group.upload(np.concatenate(bits))
+    begin = group.upload(first.reshape(len(group.tiles), group.tiles.width))[axis.tile_of_row]
+    row = (torch.arange(axis.rows, device=packed.device) - axis.starts[axis.tile_of_row])[:, None]
+    held = packed[(begin + row // 8).clamp(min=0, max=max(len(packed) - 1, 0))]
+    return (begin >= 0) & ((held >> (row % 8)) & 1 > 0)

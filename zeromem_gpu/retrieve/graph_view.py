@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from zeromem_gpu.retrieve.groups import Group
 from zeromem_gpu.retrieve.signals import Signals
 from zeromem_kernels.activation import propagate
-from zeromem_kernels.lexical import lookup, slot_banks
 from zeromem_kernels.pagerank import PageRank, personalized_pagerank
 from zeromem_kernels.reset import node_rows, reset_vector
 from zeromem_kernels.scale import scale_to_max, tile_reduce
-from zeromem_kernels.similarity import best_match
 from zeromem_kernels.spmm import tile_spmax
 from zeromem_kernels.topk import TopK, ordered_topk
 
@@ -33,7 +29,7 @@ def graph_view(signals: Signals) -> GraphView:
     """Rank the units of a group by the graph."""
     group, config = signals.group, signals.config
     axes, stack = group.axes, group.stack
-    eta = align(group, config.align_floor)
+    eta = signals.questions.seeds
     aligned = tile_reduce(eta, axes["entities"], "amax") > 0
     literal = config.activation == "literal"
     eta = propagate(
@@ -72,8 +68,8 @@ def graph_view(signals: Signals) -> GraphView:
         (config.graph_temporal, signals.temporal),
         (config.graph_type, signals.answer_type),
         (config.graph_reply, signals.asked),
-        (config.graph_related, signals.related if config.graph_related > 0 else None),
-        (config.graph_learned, signals.learned if config.graph_learned > 0 else None),
+        (config.graph_related, signals.related),
+        (config.graph_learned, signals.learned),
     ):
         if signal is not None and weight > 0:
             scores = scores + weight * signal
@@ -91,42 +87,6 @@ def _bridge(signals: Signals, scores: Tensor) -> Tensor:
     # -inf where nobody tells of a name, and where a unit was given none
     told = tile_spmax(stack.told, share, units, entities).clamp(min=0.0)
     return tile_spmax(stack.given, told, entities, units).clamp(min=0.0)
-
-
-def align(group: Group, floor: float) -> Tensor:
-    """η₀: 1 on the entity of the same name, else the cosine of the most similar one if it passes `floor`.
-
-    Returns:
-        float32 [entity rows, width]; the larger value where two query entities meet.
-    """
-    axis, stack, batch = group.axes["entities"], group.stack, group.batch
-    keys = batch.entities.take(group.query)
-    ptr, values = (
-        torch.from_numpy(keys.ptr).to(stack.device),
-        torch.from_numpy(keys.values).to(stack.device),
-    )
-    banks = slot_banks(ptr, group.tiles)
-    rows = lookup(banks, values, stack.ptr["entities"], stack.entity_keys)
-    eta = torch.where(rows >= 0, 1.0, 0.0)
-    at = batch.entity_vectors.find(keys.values)
-    missing = np.flatnonzero((at >= 0) & (rows < 0).cpu().numpy())
-    if len(missing):
-        wanted = batch.entity_vectors.vectors[at[missing]]
-        place = torch.from_numpy(missing).to(stack.device)
-        cosine, row = best_match(
-            stack.entity_vectors, torch.from_numpy(wanted).to(stack.device), banks[place]
-        )
-        near = cosine >= floor
-        eta[place] = torch.where(near, cosine, 0.0)
-        rows[place] = torch.where(near, row, -1)
-    slot = torch.repeat_interleave(torch.arange(len(ptr) - 1, device=stack.device), ptr.diff())
-    found = rows >= 0
-    slot, rows, eta = slot[found], rows[found].long(), eta[found]
-    width = group.tiles.width
-    flat = (rows + axis.starts[slot // width]) * width + slot % width
-    out = axis.full(0.0)
-    out.view(-1).scatter_reduce_(0, flat, eta, "amax")
-    return out
 
 
 def _hidden_sentences(signals: Signals) -> Tensor | None:

@@ -7,23 +7,25 @@ it, so that at most half of a tile is empty. Tiles of one width run together. No
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from zeromem_gpu.build.stack import Lexicon, Stack
 from zeromem_gpu.query.batch import QueryBatch
 from zeromem_gpu.query.batch import Ragged as Keys
-from zeromem_kernels.lexical import Phrases, Ragged, lookup, slot_banks
-from zeromem_kernels.tiles import Axis, Csr, Tiles
-from zeromem_kernels.weights import Asked, Counts, gather_counts, given
+from zeromem_kernels.lexical import Phrases, Ragged, lookup
+from zeromem_kernels.tiles import Axis, Tiles
+from zeromem_kernels.transfer import to_device
+from zeromem_kernels.weights import Asked, Counts, gather_counts
 
 WIDEST = 32
 # float32 matrices of one unit row that are alive at the worst moment; measured, rounded up
 _LIVE_MATRICES = 24
+# whose rows are counted for that
+_COUNTED = ("units", "sentences", "nodes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,21 @@ class Group:
     @cached_property
     def axes(self) -> dict[str, Axis]:
         """The row axes of this group by name, as in `Stack.ptr`."""
-        return {name: self.tiles.axis(ptr) for name, ptr in self.stack.ptr.items()}
+        known = self.stack.host_ptr
+        return {name: self.tiles.axis(ptr, known[name]) for name, ptr in self.stack.ptr.items()}
+
+    def within(self, hidden: Tensor | None) -> Group:
+        """The same tiles with boundaries."""
+        made = replace(self, hidden=hidden)
+        # where a cached property keeps what it found
+        made.__dict__["axes"] = self.axes
+        return made
+
+    @property
+    def size(self) -> int:
+        """Bytes of the matrices that are alive at the worst moment."""
+        rows = sum(self.axes[name].rows for name in _COUNTED)
+        return rows * self.tiles.width * 4 * _LIVE_MATRICES
 
     @cached_property
     def queries(self) -> Tensor:
@@ -55,56 +71,55 @@ class Group:
         shown = np.zeros((len(self.query), *values.shape[1:]), values.dtype)
         taken = self.query >= 0
         shown[taken] = values[self.query[taken]]
-        return torch.from_numpy(shown.reshape(len(self.tiles), self.tiles.width, *values.shape[1:])).to(
-            self.stack.device
-        )
+        return self.upload(shown.reshape(len(self.tiles), self.tiles.width, *values.shape[1:]))
+
+    def upload(self, array: np.ndarray) -> Tensor:
+        """An array of the batch on the device; nobody waits for it."""
+        return to_device(array, self.stack.device)
+
+    def banks_of(self, mine: Keys) -> np.ndarray:
+        """The stacked bank of each value of a table with a row a slot, int64 [values]."""
+        slots = np.repeat(np.arange(len(self.query)), np.diff(mine.ptr))
+        return self.tiles.host_bank[slots // self.tiles.width]
 
     def look_up(self, keys: Keys, axis: str, table: Tensor) -> Ragged:
         """The local ids of each slot's keys in its own bank."""
+        return self.find(keys, self.stack.ptr[axis], table)
+
+    def find(self, keys: Keys, ptr: Tensor, table: Tensor) -> Ragged:
+        """The places of each slot's keys in a table whose keys ascend inside each bank `ptr`."""
         mine = keys.take(self.query)
-        ptr = torch.from_numpy(mine.ptr).to(self.stack.device)
-        values = torch.from_numpy(mine.values).to(self.stack.device)
-        return Ragged(ptr, lookup(slot_banks(ptr, self.tiles), values, self.stack.ptr[axis], table))
+        banks, values = self.upload(self.banks_of(mine)), self.upload(mine.values)
+        return Ragged(self.upload(mine.ptr), lookup(banks, values, ptr, table))
 
     def asked_terms(self) -> tuple[Asked, Tensor, Ragged]:
         """The distinct terms of each bank with their units, their boundaries, and each slot's."""
         parts = [lexicon.counts for lexicon in self.stack.lexicons]
-        return self._gathered(self.batch.terms.take(self.query), parts)
+        return self.gathered(self.batch.terms, parts)
 
-    def learned_terms(self) -> tuple[Csr, Tensor, Ragged, Tensor]:
-        """The distinct tokens with their units, boundaries, and the tokens and weights of each slot."""
-        mine = self.batch.learned.take(self.query)
-        tokens = Keys(mine.indptr, mine.ids.astype(np.int64))
-        found, ptr, slots = self._gathered(tokens, self.stack.learned)
-        return given(found), ptr, slots, torch.from_numpy(mine.weights).to(self.stack.device)
-
-    def _gathered(self, mine: Keys, parts: Sequence[Counts]) -> tuple[Asked, Tensor, Ragged]:
+    def gathered(self, keys: Keys, parts: Sequence[Counts]) -> tuple[Asked, Tensor, Ragged]:
         """The distinct keys of each bank with what `parts` know of them, their boundaries, each slot's."""
-        device = self.stack.device
-        slots = np.repeat(np.arange(len(self.query)), np.diff(mine.ptr))
-        bank = self.tiles.host_bank[slots // self.tiles.width]
+        mine = keys.take(self.query)
+        bank = self.banks_of(mine)
         order = np.lexsort((mine.values, bank))
-        keys, bank = mine.values[order], bank[order]
-        fresh = np.ones(len(keys), bool)
-        fresh[1:] = (keys[1:] != keys[:-1]) | (bank[1:] != bank[:-1])
+        wanted, bank = mine.values[order], bank[order]
+        fresh = np.ones(len(wanted), bool)
+        fresh[1:] = (wanted[1:] != wanted[:-1]) | (bank[1:] != bank[:-1])
         ptr = np.searchsorted(bank[fresh], np.arange(len(self.stack.places.ptr)))
-        local = np.empty(len(keys), np.int32)
+        local = np.empty(len(wanted), np.int32)
         local[order] = np.cumsum(fresh) - 1 - ptr[bank]
-        banks, wanted = (torch.from_numpy(part[fresh]).to(device) for part in (bank, keys))
-        rows = [lookup(banks, wanted, part.ptr, part.keys) for part in parts]
+        banks, distinct = self.upload(bank[fresh]), self.upload(wanted[fresh])
+        rows = [lookup(banks, distinct, part.ptr, part.keys) for part in parts]
         found = gather_counts(parts, rows, banks, self.stack.places)
-        slot_ptr, ids = (torch.from_numpy(part).to(device) for part in (mine.ptr, local))
-        return found, torch.from_numpy(ptr).to(device), Ragged(slot_ptr, ids)
+        return found, self.upload(ptr), Ragged(self.upload(mine.ptr), self.upload(local))
 
     def phrases(self, lexicon: Lexicon) -> Phrases:
         """The phrases of each slot in its bank's word ids of a segment."""
         mine = self.batch.phrases.take(self.query)
         words = self.batch.phrase_words.take(mine.values)
-        device = self.stack.device
-        ptr, word_ptr = torch.from_numpy(mine.ptr).to(device), torch.from_numpy(words.ptr).to(device)
-        bank = slot_banks(ptr, self.tiles).repeat_interleave(word_ptr.diff())
-        keys = torch.from_numpy(words.values).to(device)
-        return Phrases(ptr, word_ptr, lookup(bank, keys, lexicon.stream.word_ptr, lexicon.word_keys))
+        bank = self.upload(np.repeat(self.banks_of(mine), np.diff(words.ptr)))
+        found = lookup(bank, self.upload(words.values), lexicon.stream.word_ptr, lexicon.word_keys)
+        return Phrases(self.upload(mine.ptr), self.upload(words.ptr), found)
 
 
 def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iterator[Group]:
@@ -118,8 +133,7 @@ def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iter
     """
     order = np.argsort(banks, kind="stable")
     present, counts = np.unique(banks, return_counts=True)
-    sizes = [stack.ptr[name].diff() for name in ("units", "sentences", "nodes")]
-    rows = torch.stack(sizes).sum(0).cpu().numpy()
+    rows = np.diff(sum(stack.host_ptr[name] for name in _COUNTED))
     tiles: dict[int, list[tuple[int, np.ndarray]]] = {}
     begin = 0
     for bank, count in zip(present.tolist(), counts.tolist(), strict=True):
@@ -135,8 +149,8 @@ def cut(banks: np.ndarray, stack: Stack, batch: QueryBatch, budget: int) -> Iter
             query = np.full((len(run), width), -1, np.int64)
             for at, (_, mine) in enumerate(run):
                 query[at, : len(mine)] = mine
-            bank = torch.tensor([bank for bank, _ in run], device=stack.device)
-            yield Group(stack, batch, Tiles(bank, width), query.reshape(-1))
+            bank = np.array([bank for bank, _ in run])
+            yield Group(stack, batch, Tiles.of(bank, width, stack.device), query.reshape(-1))
 
 
 def _widest(rows: int, budget: int) -> int:

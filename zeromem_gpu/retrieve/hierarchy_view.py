@@ -31,37 +31,37 @@ def hierarchy_view(signals: Signals) -> HierarchyView:
     stack, axes, units = group.stack, group.axes, signals.units
     episodes, windows = axes["episodes"], axes["windows"]
 
-    episode_score, shown = _level(signals, stack.episodes, episodes, config)
+    episode_score, shown = _level(signals, "episodes", config)
     kept = _beam(episode_score, shown, episodes, config.episode_beam)
     parent = stack.episode_of_window[windows.stacked_row].long() + episodes.starts[windows.tile_of_row]
     inherited = config.episode_share * episode_score[parent]
 
-    window_score, shown = _level(signals, stack.windows, windows, config)
+    window_score, shown = _level(signals, "windows", config)
     window_score = window_score + inherited
     kept = _beam(window_score, shown & kept[parent], windows, config.window_beam)
     offered = torch.where(kept, config.window_share * window_score + inherited, -torch.inf)
     above = tile_spmax(stack.windows_of_unit, offered, windows, units)
 
     own = _own(signals, config)
-    beside = own if signals.visible is None else own.masked_fill(~signals.visible, 0.0)
-    local, _ = _level(signals, stack.spans, axes["spans"], config)
-    smoothed = config.neighbour_share * tile_spmm(stack.neighbours, beside, units, units)
-    scores = own + config.local_share * local + above + smoothed
+    local, _ = _level(signals, "spans", config)
+    scores = own + config.local_share * local + above
+    if config.neighbour_share > 0:
+        scores = scores + config.neighbour_share * _beside(signals, own)
     if group.hidden is not None:
         scores = scores.masked_fill(group.hidden, -torch.inf)
     return HierarchyView(scores, ordered_topk(scores, units, config.candidates))
 
 
-def _level(signals: Signals, level: StackedLevel, axis: Axis, config: Config) -> tuple[Tensor, Tensor]:
+def _level(signals: Signals, name: str, config: Config) -> tuple[Tensor, Tensor]:
     """s_L = mm(cos) + lexical · sc(BM25) of a level, and which intervals hold a visible unit."""
+    level: StackedLevel = getattr(signals.group.stack, name)
+    axis = signals.group.axes[name]
     visible = signals.visible_at(level.members, axis)
     if level.vectors is None:
         cosine = signals.pooled(level.members, level.inverse_norm, axis)
     else:
-        cosine = similarities([Placed(one) for one in level.vectors], signals.group.queries, axis)
-    score = min_max(cosine, axis, visible) + config.lexical * signals.bm25_of(
-        level.documents, axis, visible
-    )
+        cosine = similarities([Placed(one) for one in level.vectors], signals.questions.queries, axis)
+    score = min_max(cosine, axis, visible) + config.lexical * signals.bm25_of(name, axis, visible)
     return score, torch.ones_like(score, dtype=torch.bool) if visible is None else visible
 
 
@@ -74,15 +74,21 @@ def _own(signals: Signals, config: Config) -> Tensor:
         (config.temporal, signals.temporal),
         (config.answer_type, signals.answer_type),
         (config.reply, signals.asked),
-        (config.learned, signals.learned if config.learned > 0 else None),
+        (config.learned, signals.learned),
     ):
         if signal is not None and weight > 0:
             own = own + weight * signal
     return own
 
 
+def _beside(signals: Signals, own: Tensor) -> Tensor:
+    """The own scores of the visible turns beside each turn, added up."""
+    shown = own if signals.visible is None else own.masked_fill(~signals.visible, 0.0)
+    return tile_spmm(signals.group.stack.neighbours, shown, signals.units, signals.units)
+
+
 def _beam(scores: Tensor, allowed: Tensor, axis: Axis, size: int) -> Tensor:
     """The `size` best allowed rows of each tile and column, as a bool matrix."""
-    if len(axis.tiles) == 0 or size >= int(axis.starts.diff().max()):
+    if len(axis.tiles) == 0 or size >= axis.tallest:
         return allowed
     return kept_mask(ordered_topk(scores.masked_fill(~allowed, -torch.inf), axis, size), axis)

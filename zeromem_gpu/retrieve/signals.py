@@ -1,7 +1,8 @@
-"""Signals that both views read: cosines, BM25, phrases, and which rows a query may see."""
+"""Signals that both views read: cosines, scaled BM25, and which rows a query may see."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,13 +11,12 @@ from torch import Tensor
 
 from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
-from zeromem_gpu.retrieve.words import words_near
-from zeromem_kernels.lexical import Ragged, bm25, phrase_support, subject_support
+from zeromem_gpu.retrieve.questions import Questions
+from zeromem_kernels.fit import temporal_fit, type_fit
 from zeromem_kernels.scale import min_max, scale_to_max
 from zeromem_kernels.similarity import similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
 from zeromem_kernels.tiles import Axis, Csr
-from zeromem_kernels.weights import Asked, Documents, weigh
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +25,19 @@ class Signals:
 
     group: Group
     config: Config
+
+    @classmethod
+    def fixed(cls, group: Group, config: Config, matrices: Mapping[str, Tensor | None]) -> Signals:
+        """Signals of questions that are these matrices."""
+        made = cls(group, config)
+        # where a cached property keeps what it found
+        made.__dict__["questions"] = Questions.fixed(group, config, matrices)
+        return made
+
+    @cached_property
+    def questions(self) -> Questions:
+        """What the questions bring."""
+        return Questions(self.group, self.config)
 
     @cached_property
     def units(self) -> Axis:
@@ -39,13 +52,13 @@ class Signals:
     @cached_property
     def cosine(self) -> Tensor:
         """cos(q, unit)."""
-        return similarities(self.group.stack.unit_vectors, self.group.queries, self.units)
+        return similarities(self.group.stack.unit_vectors, self.questions.queries, self.units)
 
     @cached_property
     def sentence_cosine(self) -> Tensor:
         """cos(q, sentence) on the sentence axis."""
         return similarities(
-            self.group.stack.sentence_vectors, self.group.queries, self.group.axes["sentences"]
+            self.group.stack.sentence_vectors, self.questions.queries, self.group.axes["sentences"]
         )
 
     @cached_property
@@ -65,55 +78,35 @@ class Signals:
         return min_max(self.cosine, self.units, self.visible)
 
     @cached_property
-    def terms(self) -> tuple[Asked, Tensor, Ragged]:
-        """The terms of all queries with their units, and those of each query."""
-        return self.group.asked_terms()
-
-    @cached_property
     def lexical(self) -> Tensor:
         """sc(BM25) of units."""
-        return self.bm25_of(self.group.stack.documents, self.units, self.visible)
+        return self.bm25_of("units", self.units, self.visible)
 
-    @cached_property
+    @property
     def phrase(self) -> Tensor | None:
         """Phrase support of units, or None when no query has a phrase."""
-        if len(self.group.batch.phrases.values) == 0:
-            return None
-        total = self.units.full(0.0)
-        for lexicon in self.group.stack.lexicons:
-            phrase_support(lexicon.stream, self.group.phrases(lexicon), self.units, total)
-        return total
+        return self.questions.phrase
 
-    @cached_property
+    @property
     def subject(self) -> Tensor | None:
         """Subject consistency of units, or None when no query has a subject."""
-        stack = self.group.stack
-        if len(self.group.batch.subjects.values) == 0:
-            return None
-        subjects = self.group.look_up(self.group.batch.subjects, "entities", stack.entity_keys)
-        return subject_support(
-            subjects, stack.speaker, stack.graph.weights, stack.ptr["units"], stack.ptr["nodes"], self.units
-        )
+        return self.questions.subject
 
     @cached_property
     def temporal(self) -> Tensor | None:
         """Temporal validity of units, or None when no query has an interval."""
-        if torch.from_numpy(self.group.batch.validity).isnan().all():
+        validity = self.questions.validity
+        if validity is None:
             return None
-        validity = self.group.spread(self.group.batch.validity)
-        limits = validity[self.units.tile_of_row]
-        time = self.group.stack.time[self.units.stacked_row][:, None]
-        outside = torch.maximum(limits[..., 0] - time, time - limits[..., 1]).clamp_(min=0.0)
-        value = torch.exp(outside / (-86400.0 * self.config.temporal_days)).float()
         # a slot that holds no query spreads as the interval [0, 0]; nobody reads it
-        return torch.where(value.isnan(), 0.0, value)
+        return temporal_fit(
+            validity, self.group.stack.time, self.units, 86400.0 * self.config.temporal_days
+        )
 
     @cached_property
     def answer_type(self) -> Tensor:
         """1 where the unit holds a candidate of the expected answer type."""
-        bits = self.group.spread(self.group.batch.type_bits)[self.units.tile_of_row]
-        types = self.group.stack.types[self.units.stacked_row][:, None]
-        return ((types & bits) != 0).float()
+        return type_fit(self.questions.type_bits, self.group.stack.types, self.units)
 
     @cached_property
     def asked(self) -> Tensor | None:
@@ -125,30 +118,23 @@ class Signals:
         if len(replies.indices) == 0:
             return None
         fit = tile_spmm(replies, 0.5 * (self.dense + self.lexical), self.units, self.units)
-        dated = self.group.spread(self.group.batch.dated)
-        return fit.masked_fill(dated[self.units.tile_of_row], 0.0)
+        return fit.masked_fill(self.questions.dated[self.units.tile_of_row], 0.0)
 
     @cached_property
-    def related(self) -> Tensor:
-        """sc(BM25) of words that are near to the question's in meaning."""
-        near = words_near(self.group, self.config)
-        found = bm25(near.postings, near.ptr, near.terms, self.units, near.shares)
-        return scale_to_max(found, self.units, self.visible)
+    def related(self) -> Tensor | None:
+        """sc(BM25) of words that are near to the question's in meaning, or None where they do not count."""
+        near = self.questions.near
+        return None if near is None else scale_to_max(near, self.units, self.visible)
 
     @cached_property
     def learned(self) -> Tensor | None:
-        """sc(Σ of products) of the encoder's token weights, or None where no bank has any."""
-        if not self.group.stack.learned:
-            return None
-        postings, ptr, tokens, weights = self.group.learned_terms()
-        return scale_to_max(bm25(postings, ptr, tokens, self.units, weights), self.units, self.visible)
+        """sc(Σ of products) of the encoder's token weights, or None where they do not count."""
+        found = self.questions.learned
+        return None if found is None else scale_to_max(found, self.units, self.visible)
 
-    def bm25_of(self, documents: Documents, axis: Axis, visible: Tensor | None) -> Tensor:
-        """sc(BM25) over the documents of a level."""
-        asked, ptr, terms = self.terms
-        k1, b = self.config.bm25_k1, self.config.bm25_b
-        postings = weigh(asked, self.group.stack.ptr["units"], documents, k1, b)
-        return scale_to_max(bm25(postings, ptr, terms, axis), axis, visible)
+    def bm25_of(self, level: str, axis: Axis, visible: Tensor | None) -> Tensor:
+        """sc(BM25) over the documents of a level: units, spans, windows or episodes."""
+        return scale_to_max(self.questions.bm25(level), axis, visible)
 
     def visible_at(self, members: Csr, axis: Axis) -> Tensor | None:
         """Intervals with at least one visible unit, bool on `axis`, or None for all."""

@@ -22,12 +22,13 @@ step is flushed to disk before the next. Whatever interrupts a save, the version
 Where other files are damaged, the traces of a version can still be read and exported (`inspect.py`).
 """
 
-from zeromem_gpu.store.inspect import Findings, inspect_directory, open_version, stored_traces
+from zeromem_gpu.store.inspect import Findings, file_sizes, inspect_directory, stored_traces
 from zeromem_gpu.store.trace_rows import live_traces
-from zeromem_gpu.store.versions import open_index, save_index
+from zeromem_gpu.store.versions import open_index, open_version, save_index
 
 __all__ = [
     "Findings",
+    "file_sizes",
     "inspect_directory",
     "live_traces",
     "open_index",

@@ -74,12 +74,6 @@ def file_sizes(folder: Path) -> dict[str, int]:
     return {name: path.lstat().st_size for name, path in paths.items() if path.is_file()}
 
 
-def open_version(directory: Path) -> tuple[str, dict[str, int]]:
-    """The version that opening tries first and the bytes of its files; ("", {}) where there is none."""
-    names = candidates(directory) if directory.is_dir() else []
-    return (names[0], file_sizes(directory / names[0])) if names else ("", {})
-
-
 def stored_traces(directory: Path) -> Iterator[Trace]:
     """The live traces of the newest version whose texts are whole, whatever befell its other files.
 

@@ -34,6 +34,7 @@ from zeromem_gpu.store.tables import FILES, read_index, table_rows, write_index
 logger = logging.getLogger(__name__)
 
 Opened = tuple[MemoryIndex, Config, dict[str, Any]]
+Named = tuple[str, Opened]
 
 _LOCK, _WRITER = ".lock", ".writer"
 _LOCK_SECONDS = 5.0
@@ -81,7 +82,12 @@ def save_index(
 
 
 def open_index(directory: Path, *, verify: bool = False) -> Opened:
-    """The newest usable index of a directory, with the configuration and fingerprint it was saved with.
+    """What `open_version` opens, without its name."""
+    return open_version(directory, verify=verify)[1]
+
+
+def open_version(directory: Path, *, verify: bool = False) -> Named:
+    """The newest usable version of a directory: its name, the index, its configuration and fingerprint.
 
     A damaged newest version gives way to the one before it, with a logged warning. Large arrays are mapped
     into memory, not read. Sizes are always compared, checksums of all files but arrays above 64 MiB, and
@@ -115,14 +121,14 @@ def open_index(directory: Path, *, verify: bool = False) -> Opened:
     return opened
 
 
-def _first_usable(directory: Path, names: list[str], verify: bool) -> tuple[Opened | None, list[str]]:
+def _first_usable(directory: Path, names: list[str], verify: bool) -> tuple[Named | None, list[str]]:
     """The first version that opens, and what is wrong with those before it."""
     faults = []
     if names and current(directory) is None:
         faults.append("CURRENT is missing or names no version")
     for name in names:
         try:
-            return _open(directory / name, verify), faults
+            return (name, _open(directory / name, verify)), faults
         except StoreError:
             raise
         except DAMAGE as error:

@@ -4,6 +4,8 @@ They release the GIL and share no output between tiles. `fastmath` stays off: su
 that a query's scores do not depend on the queries beside it.
 """
 
+from zeromem_kernels.cpu.activation import propagate
+from zeromem_kernels.cpu.fit import temporal_fit, type_fit
 from zeromem_kernels.cpu.gather import pieces
 from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
 from zeromem_kernels.cpu.layout import (
@@ -36,6 +38,7 @@ from zeromem_kernels.cpu.select import (
     reduce_sum,
     scale_to_max,
 )
+from zeromem_kernels.cpu.shared import shares_entity
 from zeromem_kernels.cpu.sparse import spmax, spmm
 
 __all__ = [
@@ -60,14 +63,18 @@ __all__ = [
     "phrase_scatter",
     "pieces",
     "power_iteration",
+    "propagate",
     "reduce_amax",
     "reduce_amin",
     "reduce_sum",
     "scale_to_max",
+    "shares_entity",
     "sor",
     "spmax",
     "spmm",
     "stable_order",
     "subject_scatter",
+    "temporal_fit",
+    "type_fit",
     "weigh_terms",
 ]

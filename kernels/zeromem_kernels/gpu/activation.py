@@ -169,7 +169,7 @@ class _Pass:
         check_size(target)
         self._slices, self._target = slices, target
         self._banks = target.tiles.host_bank
-        self._scratch, self._scratch_starts = scratch_for(slices, self._banks, width, target.ptr.device)
+        self._scratch, self._scratch_starts = scratch_for(slices, target.tiles, width, target.ptr.device)
         self._source_starts = source.starts
         self._columns = {"WIDTH": width, "BLOCK": block(width)}
 
@@ -188,6 +188,17 @@ class _Pass:
                slices.long_group, slices.long_row, slices.long_ptr, slices.long_count,
                out, self._scratch, self._scratch_starts, *state_tensors, wave.first, cut, rounding,
                num_warps=warps(size, 4), **self._columns, **meta)  # fmt: skip
+
+
+def gather(slices: Slices, x: Tensor, source: Axis, target: Axis) -> Tensor:
+    """Σ weight · x[column] of every row, float32 [target rows, width]: one direction by itself."""
+    width, device = x.shape[1], x.device
+    out = torch.empty((target.rows, width), device=device)
+    go = _Pass(slices, source, target, width)
+    unread = torch.zeros((len(target.tiles), width), dtype=torch.int32, device=device)
+    for wave in waves(target.host_starts + source.host_starts, width * 4, device):
+        go(wave, x, out, out, out, out, out, out, unread, 0.0, GATED=False, MASKED=False, EXCLUDE=False)
+    return out
 
 
 def propagate(

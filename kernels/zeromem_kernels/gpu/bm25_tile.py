@@ -3,7 +3,7 @@
 A block owns some documents of one tile and up to 8 of its columns, with a share of its threads for each. Sums are whole numbers
 under a power of two of the query's own, the largest that cannot overflow: additions are exact in any order,
 so that a score has the same bits every time and beside any neighbours. It is off by half a unit of 2⁻²⁹ of the
-query's highest possible score a term, less than a float32 sum. Nothing is read but the postings inside the
+query's highest possible score a term, less than a float32 sum. Terms may count in part (`shares`, not below 0). Nothing is read but the postings inside the
 block's documents, which are found by bisection, and every line of the result is written once.
 """
 
@@ -35,7 +35,7 @@ __device__ long long first_at_least(const int* documents, long long low, long lo
 extern "C" __global__ void bm25_tile(
     const long long* bank, const long long* term_ptr, const long long* indptr, const int* documents,
     const float* weights, const float* peaks, const long long* query_ptr, const int* terms,
-    const long long* starts, float* out, int width, int groups, int parts)
+    const float* shares, const long long* starts, float* out, int width, int groups, int parts)
 {
     __shared__ int sums[DOCUMENTS * COLUMNS];
     __shared__ float unit[COLUMNS];
@@ -55,7 +55,7 @@ extern "C" __global__ void bm25_tile(
         const long long slot = tile * width + column;
         float highest = 0.0f;
         for (long long q = query_ptr[slot]; q < query_ptr[slot + 1]; q++)
-            if (terms[q] >= 0) highest += peaks[term0 + terms[q]];
+            if (terms[q] >= 0) highest += (shares ? shares[q] : 1.0f) * peaks[term0 + terms[q]];
         // highest < 2^(ilogb + 1), so that sums stay below 2^30 and their rounding below 2^31; a scale beyond
         // 2^120 would overflow, and serves scores below 2^-90
         int exponent = highest > 0.0f ? 29 - ilogbf(highest) : 0;
@@ -65,9 +65,10 @@ extern "C" __global__ void bm25_tile(
         for (long long q = query_ptr[slot]; q < query_ptr[slot + 1]; q++) {
             if (terms[q] < 0) continue;
             const long long row = term0 + terms[q], end = indptr[row + 1];
+            const float share = shares ? shares[q] : 1.0f;
             long long p = first_at_least(documents, indptr[row], end, first) + threadIdx.x;
             for (; p < end && documents[p] < last; p += blockDim.x)
-                atomicAdd(&sums[(documents[p] - first) * COLUMNS + c], __float2int_rn(weights[p] * scale));
+                atomicAdd(&sums[(documents[p] - first) * COLUMNS + c], __float2int_rn(share * weights[p] * scale));
         }
     }
     __syncthreads();
@@ -97,10 +98,13 @@ def _kernel(columns: int) -> Any:
     return cupy.RawKernel(SOURCE, "bm25_tile", options=options(columns))
 
 
-def bm25(postings: Csr, term_ptr: Tensor, ptr: Tensor, terms: Tensor, axis: Axis) -> Tensor:
+def bm25(
+    postings: Csr, term_ptr: Tensor, ptr: Tensor, terms: Tensor, axis: Axis, shares: Tensor | None = None
+) -> Tensor:
     """Float32 [rows, width], as `zeromem_kernels.lexical.bm25` says; `ptr` and `terms` are its ragged terms.
 
-    Documents are ascending in each term's row. The sum of a query's highest weights must be finite.
+    Documents are ascending in each term's row. The sum of a query's highest weights must be finite, shares at
+    least 0.
     """
     out = axis.empty()
     if axis.rows == 0:
@@ -112,10 +116,10 @@ def bm25(postings: Csr, term_ptr: Tensor, ptr: Tensor, terms: Tensor, axis: Axis
     groups, parts = -(-width // columns), -(-axis.tallest // (_CELLS // columns))
     tensors = (
         axis.tiles.bank, term_ptr, postings.indptr, postings.indices, postings.weights, peaks(postings),
-        ptr, terms, axis.starts, out,
+        ptr, terms, shares, axis.starts, out,
     )  # fmt: skip
-    # the addresses are torch's, and so are the device and the stream
-    addresses = [np.uint64(one.data_ptr()) for one in tensors]
+    # the addresses are torch's, and so are the device and the stream; no shares are address 0
+    addresses = [np.uint64(0 if one is None else one.data_ptr()) for one in tensors]
     stream = torch.cuda.current_stream(out.device)
     with cupy.cuda.Device(out.device.index), cupy.cuda.ExternalStream(stream.cuda_stream):
         _kernel(columns)(

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from zeromem_kernels.errors import InvalidTensor, NoDevice
 from zeromem_kernels.slices import Slices
-from zeromem_kernels.tiles import Axis
+from zeromem_kernels.tiles import Axis, Tiles
+from zeromem_kernels.transfer import to_device
 
 # share of the L2 that a wave's gathered matrix may fill; the rest holds what streams past it
 _L2_SHARE = 0.75
@@ -105,15 +106,15 @@ def boundaries(sizes: Tensor, device: torch.device) -> Tensor:
     """int64 [n + 1] boundaries from int64 sizes on the host."""
     starts = torch.zeros(len(sizes) + 1, dtype=torch.int64)
     torch.cumsum(sizes, 0, out=starts[1:])
-    return starts.to(device)
+    return to_device(starts.numpy(), device)
 
 
-def scratch_for(
-    slices: Slices, banks: np.ndarray, width: int, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Room for the segments of tiles of these banks, float32 [rows, width], and its rows a tile, int64 [T + 1]."""
-    rows = torch.from_numpy(slices.host_scratch[banks])
-    return torch.empty((int(rows.sum()), width), device=device), boundaries(rows, device)
+def scratch_for(slices: Slices, tiles: Tiles, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Room for the segments of tiles, float32 [rows, width], and its rows a tile, int64 [T + 1]."""
+    rows = torch.from_numpy(slices.host_scratch[tiles.host_bank])
+    key = ("scratch", id(slices.host_scratch))
+    starts = tiles.kept(key, slices.host_scratch, lambda: boundaries(rows, device))
+    return torch.empty((int(rows.sum()), width), device=device), starts
 
 
 def most_parts(bounds: np.ndarray, groups: np.ndarray, count: int = 1) -> int:

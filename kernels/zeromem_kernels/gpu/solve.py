@@ -64,8 +64,11 @@ class Sweeper:
         bounds = slices.host_group[:: slices.colours], slices.host_long[:: slices.colours]
         gaps = sum(bound[self._banks + 1] - bound[self._banks] for bound in bounds)
         self._most_gaps, self._gap_rows = int(gaps.max(initial=0)), int(gaps.sum())
-        self._gap_starts = boundaries(torch.from_numpy(gaps), device)
-        self._scratch, self._scratch_starts = scratch_for(slices, self._banks, self._width, device)
+        tiles, owner = self._axis.tiles, slices.host_group
+        self._gap_starts = tiles.kept(
+            ("gaps", id(owner)), owner, lambda: boundaries(torch.from_numpy(gaps), device)
+        )
+        self._scratch, self._scratch_starts = scratch_for(slices, tiles, self._width, device)
 
     def restart(self, reset: Tensor, hidden: Tensor | None) -> None:
         """Set b and the first y for a reset of the same shape; float16 under the largest power of two that fits."""

@@ -1,0 +1,153 @@
+"""`Memory(device="cuda")` on a simulated device: what it finds, how often it waits, what is replayed."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from tests.pipeline.test_triton_engine import QUESTIONS, filled
+from tests.simulated_cuda import Device, simulated_cuda
+from zeromem_gpu import Boundary, Config, Memory, SearchResult
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="simulates the device that is here")
+
+OTHERS = ('Did Bob say "in Oslo" to Ann?', "Who likes rain?", "What was red on 2 May 2023?")
+BANKS = ["one", "two", "one"]
+BOUNDED = [None, Boundary(sessions="s1"), None]
+# every sweep and every round of a top-k takes the interpreter long
+CONFIG = Config(gamma=0.3, tolerance=1e-3, candidates=4, learned_weights=True)
+# torch forms of phrases and subjects, which size lists by what they find, in two groups of tiles
+OF_LEXICAL = 30
+
+
+@pytest.fixture(scope="module")
+def plain() -> Memory:
+    return filled(CONFIG)
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Device]:
+    with simulated_cuda() as simulated:
+        yield simulated
+
+
+@pytest.fixture(scope="module")
+def memory(device: Device) -> Memory:
+    """A memory that has searched once: what is made once for its banks is made."""
+    made = filled(CONFIG, device="cuda")
+    search(made, QUESTIONS)
+    return made
+
+
+def search(memory: Memory, questions: tuple[str, ...], **options: object) -> list[SearchResult]:
+    asked = {"bank": BANKS, "top_k": 3, "config": CONFIG} | options
+    return memory.search(questions, **asked)  # type: ignore[call-overload, no-any-return]
+
+
+def same(found: list[SearchResult], expected: list[SearchResult]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert [e.trace.id for e in one] == [e.trace.id for e in other]
+        assert [e.rule for e in one] == [e.rule for e in other]
+        assert [e.score for e in one] == pytest.approx([e.score for e in other], abs=2e-4)
+    assert any(len(one.evidence) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("questions", "boundary"), [(QUESTIONS, BOUNDED), (OTHERS, None)], ids=["bounded", "phrases and dates"]
+)
+def test_a_batch_waits_once_and_finds_what_the_cpu_finds(
+    memory: Memory, plain: Memory, device: Device, boundary: list[Boundary | None] | None,
+    questions: tuple[str, ...],
+) -> None:  # fmt: skip
+    memory._searcher._replays.drop()  # type: ignore[union-attr]
+    device.waits.clear()
+    found = search(memory, questions, boundary=boundary)
+    waits: Counter[str] = Counter()
+    for why, count in device.waits.items():
+        waits[why.partition(":")[0]] += count
+    same(found, search(plain, questions, boundary=boundary))
+    assert waits.pop("lexical.py", 0) <= OF_LEXICAL, device.waits
+    # the answers of both groups of tiles in one transfer
+    assert waits == {"transfer.py": 1}, device.waits
+
+
+def test_token_weights_are_laid_out_once_and_bring_no_wait(
+    memory: Memory, plain: Memory, device: Device
+) -> None:
+    config = CONFIG.replace(learned=1.0, graph_learned=1.0)
+    expected = search(plain, QUESTIONS, config=config)
+    same(search(memory, QUESTIONS, config=config), expected)
+    device.waits.clear()
+    same(search(memory, QUESTIONS, config=config), expected)
+    assert sum("reads the device" in why for why in device.waits) == 1, device.waits
+    off = search(plain, QUESTIONS)
+    assert [e.score for one in off for e in one] != [e.score for one in expected for e in one]
+
+
+def test_shapes_that_return_are_replayed_with_the_values_of_the_day(
+    memory: Memory, plain: Memory, device: Device
+) -> None:
+    """Other questions of the same shapes, in one graph for each width of tiles, boundaries apart."""
+    replays = memory._searcher._replays
+    assert replays is not None
+    replays.drop()
+    spoken = (QUESTIONS, QUESTIONS[::-1], QUESTIONS)
+    for at, questions in enumerate(spoken):
+        same(search(memory, questions, explain=True), search(plain, questions))
+        assert len(replays) == (2 if at == 2 else 0)
+    eager = device.launches
+    device.launches, device.replays = 0, 0
+    asked = ("Who met Cleo in Bergen?", "What did Dan sell?", "Did Ann like Oslo, Bob?")
+    device.waits.clear()
+    found = search(memory, asked, explain=True)
+    assert device.replays == 2
+    assert device.launches * 3 < eager, "what is left are the questions' own words"
+    assert sum("reads the device" in why for why in device.waits) == 1
+    same(found, search(plain, asked))
+    timings = found[0].timings
+    assert timings is not None
+    assert timings["views_s"] == pytest.approx(2e-3), "between two events in each group"
+    bounded = search(memory, asked, boundary=BOUNDED, explain=True)
+    assert device.replays == 3, "a group without boundaries is replayed"
+    same(bounded, search(plain, asked, boundary=BOUNDED))
+
+
+def test_graphs_end_with_the_stack_that_they_read(memory: Memory) -> None:
+    replays = memory._searcher._replays
+    assert replays is not None
+    replays.drop()
+    for _ in range(3):
+        search(memory, QUESTIONS)
+    assert len(replays) == 2
+    memory._searcher._stacks.drop()
+    assert len(replays) == 0
+
+
+def test_what_cannot_be_captured_runs_without_a_graph(
+    memory: Memory, plain: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Above γ = 0.8 PageRank asks the device after each sweep whether to go on."""
+    config = CONFIG.replace(gamma=0.85)
+    for _ in range(4):
+        found = search(memory, QUESTIONS, config=config)
+    same(found, search(plain, QUESTIONS, config=config))
+    (said,) = [one.getMessage() for one in caplog.records if "CUDA graph" in one.getMessage()]
+    assert "reads a value" in said
+    assert "kayak" not in said
+
+
+def test_running_out_of_memory_on_a_card_halves_the_budget_and_goes_on(
+    memory: Memory, plain: Memory, device: Device, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a product of a library, and inside a kernel that says in its own words for what."""
+    device.failing.update({"aten.bmm": 1, "sweep": 1})
+    same(search(memory, QUESTIONS), search(plain, QUESTIONS))
+    assert not device.failing.total()
+    assert memory._searcher._budget.halvings == 2
+    said = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert len(said) == 1, said
+    assert "out of memory on cuda:0" in said[0]
