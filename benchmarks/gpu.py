@@ -30,7 +30,17 @@ import torch
 
 from benchmarks.gpu_bench import Bench, WrongResult
 from benchmarks.gpu_report import table
-from benchmarks.gpu_steps import activation, baselines, ceilings, encoding, fusion, lexical, pagerank, reset
+from benchmarks.gpu_steps import (
+    activation,
+    baselines,
+    ceilings,
+    encoding,
+    fusion,
+    lexical,
+    pagerank,
+    replay,
+    reset,
+)
 from benchmarks.gpu_steps.workloads import Workloads
 from benchmarks.gpu_timing import compiling
 
@@ -43,6 +53,7 @@ STEPS: dict[str, Callable[[Bench, Workloads], None]] = {
     "fusion": fusion.run,
     "lexical": lexical.run,
     "encoding": encoding.run,
+    "replay": replay.run,
 }
 MEMORY_GIB = 22
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from zeromem_gpu.cache import DiskCache, default_cache_dir
 from zeromem_gpu.config import Config
-from zeromem_gpu.device import resolve_device
+from zeromem_gpu.device import missing_for_cards, resolve_device
 from zeromem_gpu.encoders import resolve_encoder
 from zeromem_gpu.encoders.lexical import weighs
 from zeromem_gpu.encoders.vector_file import VectorFile
@@ -70,9 +70,19 @@ def _packages() -> Iterator[Check]:
     for extra, packages in sorted(_extras(source).items()):
         missing = [name for name in packages if not _installed(name)]
         instead = _INSTEAD.get(extra, "unavailable")
+        if extra == "cuda" and _on_a_card():
+            instead = ", ".join(one for name, one in missing_for_cards().items() if name in missing)
         detail = f"without {', '.join(missing)}; {instead}" if missing else "installed"
         command = _pip(extra) if installed else f"pip install -e '{source}[{extra}]'"
         yield Check(f"extra {extra}", not missing, detail, command if missing else "")
+
+
+def _on_a_card() -> bool:
+    """Whether searches take a CUDA device by default."""
+    try:
+        return resolve_device().type == "cuda"
+    except ZeroMemError:
+        return False
 
 
 def _extras(source: Path) -> dict[str, list[str]]:

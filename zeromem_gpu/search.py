@@ -14,6 +14,7 @@ from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.stack import Stack
 from zeromem_gpu.build.views import BankView, bank_ledger, bank_view
 from zeromem_gpu.config import Config
+from zeromem_gpu.device import say_what_serves
 from zeromem_gpu.encoders.lexical import checked_weights
 from zeromem_gpu.encoders.protocol import checked_encode
 from zeromem_gpu.errors import InvalidInput, OutOfMemory
@@ -58,7 +59,10 @@ class Searcher:
     def __init__(self, device: torch.device, toolbox: Toolbox) -> None:
         self.device = device
         self._toolbox = toolbox
-        self._replays = Replays() if device.type == "cuda" else None
+        self._replays = None
+        if device.type == "cuda":
+            say_what_serves()
+            self._replays = Replays()
         self._stacks = Stacks(device, None if self._replays is None else self._replays.drop)
         self._budget = Budget(str(device))
 

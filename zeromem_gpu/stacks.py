@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import torch
 
 _KEPT = 16
+# an entry of a slice with its padding, a posting in the weights of four levels and of near words; measured
+_SLICE_BYTES, _WEIGHT_BYTES = 16, 72
+# a token weight gathered from its segment and as a posting
+_TOKEN_BYTES = 16
 
 
 class Stacks:
@@ -72,7 +76,7 @@ class Stacks:
         if not cuda and beside == 1:
             return 0  # on the CPU a stack of one bank shares all its arrays
         with bank.building:
-            return bank.cached(("stack bytes", cuda), lambda: sum(_sizes(view, vectors=cuda)))
+            return bank.cached(("stack bytes", cuda), lambda: _bytes(view, cuda=cuda))
 
     def drop(self) -> None:
         """Keep nothing: what was kept stands in the way of a search."""
@@ -92,6 +96,20 @@ class Stacks:
                 gone.append(self._kept.popitem(last=False)[1][0])
         for stack in gone:
             self._dropped(stack)
+
+
+def _bytes(view: BankView, *, cuda: bool) -> int:
+    return sum(_sizes(view, vectors=cuda)) + (_made_on_a_card(view) if cuda else 0)
+
+
+def _made_on_a_card(view: BankView) -> int:
+    """Bytes of what a card makes of a view: tables as slices, and its words with their weights."""
+    levels = (view.levels.spans, view.levels.windows, view.levels.episodes)
+    entries = 2 * len(view.incidence.indices) + len(view.graph.weights.indices)
+    entries += sum(int((level.end - level.first).sum()) for level in levels)
+    postings = sum(len(segment.units) for segment in view.segments)
+    tokens = sum(len(segment.postings.indices) for segment in view.learned)
+    return _SLICE_BYTES * entries + _WEIGHT_BYTES * postings + _TOKEN_BYTES * tokens
 
 
 def _sizes(value: Any, *, vectors: bool) -> Iterator[int]:

@@ -9,6 +9,7 @@ Columns past a tile's own queries hold defined values that nobody reads.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,8 @@ from zeromem_kernels.errors import NoDevice
 from zeromem_kernels.slices import Slices, build_slices
 from zeromem_kernels.transfer import to_device
 
+logger = logging.getLogger(__name__)
+
 
 class Csr(NamedTuple):
     """Stacked ragged rows: row i of the stack holds `indices[indptr[i]:indptr[i+1]]`.
@@ -36,7 +39,8 @@ class Csr(NamedTuple):
     `indptr` is int64 [rows + 1] over the whole stack, `indices` int32 with ids local to the bank,
     `weights` float32 beside them. `slices` is the same table for the Triton forms, which make it anew in
     every call where it is None. `host_bounds` int64 [banks + 1], NumPy, are the entries of each bank; where
-    it is None the device is asked how many there are.
+    it is None the device is asked how many there are. `peaks` float32 [rows] is the largest weight of each
+    row, where it is kept (`weights.term_peaks`).
     """
 
     indptr: Tensor
@@ -44,6 +48,7 @@ class Csr(NamedTuple):
     weights: Tensor
     slices: Slices | None = None
     host_bounds: np.ndarray | None = None
+    peaks: Tensor | None = None
 
 
 def slice_table(csr: Csr, ptr: Tensor, source_ptr: Tensor) -> Slices:
@@ -231,7 +236,10 @@ def compiled_host() -> ModuleType | None:
 
 
 def on_triton(tensor: Tensor) -> bool:
-    """Whether the Triton form serves: for CUDA tensors. Raises `NoDevice` where it cannot run there."""
+    """Whether the Triton form serves: for CUDA tensors, where triton is there (said once where it is not).
+
+    Raises `NoDevice` for a card that is too old for it.
+    """
     if _form.get():
         return _form.get() == "triton"
     return tensor.is_cuda and _fit_for_triton(tensor.device.index or 0)
@@ -240,7 +248,11 @@ def on_triton(tensor: Tensor) -> bool:
 @lru_cache
 def _fit_for_triton(index: int) -> bool:
     if find_spec("triton") is None:
-        raise NoDevice("CUDA tensors need triton: pip install 'zeromem-gpu[cuda]', or device='cpu'")
+        logger.warning(
+            "triton is not installed: torch's operations serve in place of its kernels. "
+            "pip install 'zeromem-gpu[cuda]' (said once)"
+        )
+        return False
     major, minor = torch.cuda.get_device_capability(index)
     if major < 8:
         name = torch.cuda.get_device_name(index)

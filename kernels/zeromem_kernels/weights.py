@@ -175,6 +175,18 @@ def given(asked: Asked) -> Csr:
     return Csr(ptr, asked.units[at], asked.counts[at])
 
 
+def term_peaks(postings: Csr) -> Tensor:
+    """The largest weight of each term, float32 [terms]; 0 for one without documents."""
+    if postings.peaks is not None:
+        return postings.peaks
+    counts = postings.indptr.diff()
+    row = torch.repeat_interleave(
+        torch.arange(len(counts), device=counts.device), counts, output_size=len(postings.weights)
+    )
+    found = torch.zeros(len(counts), device=counts.device)
+    return found.scatter_reduce_(0, row, postings.weights, "amax")
+
+
 def weigh_collection(
     indptr: Tensor, units: Tensor, counts: Tensor, length: Tensor, k1: float, b: float
 ) -> Csr:

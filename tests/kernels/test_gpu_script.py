@@ -49,6 +49,7 @@ def test_the_dry_run_goes_through_every_step(repo_root: Path, tmp_path: Path) ->
         "fusion",
         "lexical",
         "encoding",
+        "replay",
     }
     timed = [row for row in report["rows"] if "of_ceiling" in row]
     for kernel in ("PageRank", "activation", "reset", "top-", "fusion of lists"):
@@ -59,6 +60,7 @@ def test_the_dry_run_goes_through_every_step(repo_root: Path, tmp_path: Path) ->
     assert encoded[0]["padding"] == 0.0 < encoded[2]["padding"] < encoded[3]["padding"]
     assert all(row["median_us"] > 0 and row["l2_bytes"] > 0 for row in timed)
     assert any("library_ratio" in row for row in report["rows"])
+    assert any(row["name"].startswith("replayed as one graph") for row in report["rows"])
     assert "mean nothing" in done.stdout
 
 

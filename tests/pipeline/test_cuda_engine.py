@@ -5,13 +5,22 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from itertools import pairwise
 
 import pytest
 import torch
 
 from tests.pipeline.test_triton_engine import QUESTIONS, filled
-from tests.simulated_cuda import Device, simulated_cuda
-from zeromem_gpu import Boundary, Config, Memory, SearchResult
+from tests.simulated_cuda import Device, OnDevice, simulated_cuda
+from tests.support import HashEncoder, small_memory
+from zeromem_gpu import Boundary, Config, Memory, SearchResult, Trace
+from zeromem_gpu.device import say_what_serves
+from zeromem_gpu.doctor import examine
+from zeromem_gpu.retrieve.eager import weights_of
+from zeromem_gpu.retrieve.related import links_of
+from zeromem_kernels import tiles
+from zeromem_kernels.replay import Replays
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="simulates the device that is here")
 
@@ -138,6 +147,77 @@ def test_what_cannot_be_captured_runs_without_a_graph(
     (said,) = [one.getMessage() for one in caplog.records if "CUDA graph" in one.getMessage()]
     assert "reads a value" in said
     assert "kayak" not in said
+
+
+def held(value: object, seen: set[int]) -> int:
+    """Bytes of the device's memory that something holds, what was seen before aside."""
+    if isinstance(value, OnDevice):
+        store = value.inner.untyped_storage()
+        fresh = store.data_ptr() not in seen
+        seen.add(store.data_ptr())
+        return store.nbytes() * fresh
+    if is_dataclass(value):
+        return sum(held(getattr(value, one.name), seen) for one in fields(value))
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    return sum(held(one, seen) for one in parts)
+
+
+def test_the_budget_counts_what_a_stack_takes_of_a_card(device: Device) -> None:
+    memory = small_memory(device="cuda", encoder=HashEncoder(128))
+    memory.add(
+        Trace(f"t{at}", f"Ada{at % 50} met Bob{at % 70} in Rome by day {at}.", f"b{at % 4}", f"s{at // 20}")
+        for at in range(1200)
+    )
+    index, searcher = memory._index, memory._searcher
+    assert index is not None
+    views, stack = searcher.refresh(index, list(index.banks), CONFIG)
+    counted = sum(searcher._stacks.bytes_of(index.banks[name], view, 4) for name, view in views.items())
+    for level in ("units", "spans", "windows", "episodes"):
+        found = weights_of(stack, level, CONFIG.bm25_k1, CONFIG.bm25_b)
+        assert found is weights_of(stack, level, CONFIG.bm25_k1, CONFIG.bm25_b)
+        assert found.peaks is not None
+        ptr, weights = found.indptr.tolist(), found.weights.tolist()
+        highest = [max(weights[a:b], default=0.0) for a, b in pairwise(ptr)]
+        assert found.peaks.tolist() == highest
+    links_of(stack, CONFIG.bm25_k1, CONFIG.bm25_b)
+    assert 0.9 <= held(stack, set()) / counted <= 1.1
+
+
+def test_the_defaults_fit_a_card_of_24_gb() -> None:
+    """Banks and work, graphs, and BGE-M3's weights in float16 beside the batch that it encodes."""
+    graphs, encoder = Replays()._most_bytes, 4 << 30
+    assert Config().device_bytes + graphs + encoder < 24_000_000_000
+
+
+def test_what_is_missing_for_a_card_is_said_once_and_named_by_doctor(
+    device: Device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("zeromem_gpu.device.find_spec", lambda name: None if name != "cuvs" else name)
+    say_what_serves.cache_clear()
+    for _ in range(2):
+        filled(device="cuda")
+    (record,) = caplog.records
+    assert "without triton, torch's operations serve" in record.getMessage()
+    assert "without cupy-cuda13x, a Triton kernel serves BM25" in record.getMessage()
+    assert "cuvs" not in record.getMessage()
+    say_what_serves.cache_clear()
+    (check,) = [one for one in examine() if one.name == "extra cuda"]
+    assert not check.ok
+    assert "cupy-cuda13x" in check.detail
+    assert "a Triton kernel serves BM25" in check.detail
+    assert "pip install" in check.remedy
+
+
+def test_without_triton_a_card_answers_the_same(
+    plain: Memory, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiles._fit_for_triton.cache_clear()
+    monkeypatch.setattr(tiles, "find_spec", lambda name: None)
+    device.launches = 0
+    found = search(filled(device="cuda"), QUESTIONS, boundary=BOUNDED)
+    tiles._fit_for_triton.cache_clear()
+    assert device.launches == 0
+    same(found, search(plain, QUESTIONS, boundary=BOUNDED))
 
 
 def test_running_out_of_memory_on_a_card_halves_the_budget_and_goes_on(

@@ -17,7 +17,15 @@ from torch import Tensor
 from zeromem_gpu.build.stack import Stack
 from zeromem_kernels.lexical import lookup
 from zeromem_kernels.tiles import Csr
-from zeromem_kernels.weights import Asked, Counts, Documents, gather_counts, given, weigh
+from zeromem_kernels.weights import (
+    Asked,
+    Counts,
+    Documents,
+    gather_counts,
+    given,
+    term_peaks,
+    weigh,
+)
 
 
 class Words(NamedTuple):
@@ -47,7 +55,8 @@ def learned_of(stack: Stack) -> tuple[Words, Csr]:
     found: tuple[Words, Csr] | None = stack.kept.get("learned")
     if found is None:
         tokens = _all_of(stack, stack.learned)
-        found = stack.kept["learned"] = tokens, given(tokens.units)
+        made = given(tokens.units)
+        found = stack.kept["learned"] = tokens, made._replace(peaks=term_peaks(made))
     return found
 
 
@@ -57,6 +66,8 @@ def weights_of(stack: Stack, level: str, k1: float, b: float) -> Csr:
     if kept is None or kept[:2] != (k1, b):
         words = words_of(stack)
         made = weigh(words.units, stack.ptr["units"], documents_of(stack, level), k1, b)
+        # a kernel scales a query's sums by its terms' largest weights
+        made = made._replace(peaks=term_peaks(made))
         kept = stack.kept["weights", level] = (k1, b, made)
     return kept[2]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from zeromem_kernels.gpu.launch import check_size, launch
 from zeromem_kernels.tiles import Axis, Csr
+from zeromem_kernels.weights import term_peaks
 
 _POSTINGS = 256
 
@@ -71,9 +71,4 @@ def bm25(
 
 def peaks(postings: Csr) -> Tensor:
     """The largest weight of each stacked term, float32 [terms]; 0 for one without documents."""
-    counts = postings.indptr.diff()
-    row = torch.repeat_interleave(
-        torch.arange(len(counts), device=counts.device), counts, output_size=len(postings.weights)
-    )
-    found = torch.zeros(len(counts), device=counts.device)
-    return found.scatter_reduce_(0, row, postings.weights, "amax")
+    return term_peaks(postings)
