@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _KEPT = 16
 # an entry of a slice with its padding, a posting in the weights of four levels and of near words; measured
 _SLICE_BYTES, _WEIGHT_BYTES = 16, 72
+# a token weight gathered from its segment and as a posting
+_TOKEN_BYTES = 16
 
 
 class Stacks:
@@ -114,7 +116,8 @@ def _made_on_a_card(view: BankView) -> int:
     entries = 2 * len(view.incidence.indices) + len(view.graph.weights.indices)
     entries += sum(int((level.end - level.first).sum()) for level in levels)
     postings = sum(len(segment.units) for segment in view.segments)
-    return _SLICE_BYTES * entries + _WEIGHT_BYTES * postings
+    tokens = sum(len(segment.postings.indices) for segment in view.learned)
+    return _SLICE_BYTES * entries + _WEIGHT_BYTES * postings + _TOKEN_BYTES * tokens
 
 
 def _sizes(value: Any, *, vectors: bool) -> Iterator[int]:

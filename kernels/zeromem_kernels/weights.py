@@ -161,18 +161,6 @@ def weigh(asked: Asked, unit_ptr: Tensor, documents: Documents, k1: float, b: fl
     return Csr(ptr, document.int(), (idf[term] * tf * (k1 + 1) / held).float())
 
 
-def term_peaks(postings: Csr) -> Tensor:
-    """The largest weight of each term, float32 [terms]; 0 for one without documents."""
-    if postings.peaks is not None:
-        return postings.peaks
-    counts = postings.indptr.diff()
-    row = torch.repeat_interleave(
-        torch.arange(len(counts), device=counts.device), counts, output_size=len(postings.weights)
-    )
-    found = torch.zeros(len(counts), device=counts.device)
-    return found.scatter_reduce_(0, row, postings.weights, "amax")
-
-
 def given(asked: Asked) -> Csr:
     """The postings of terms whose weights are given, not counted: rows are terms, indices units.
 
@@ -185,6 +173,18 @@ def given(asked: Asked) -> Csr:
         at = at[torch.argsort(which << 32 | asked.units[at].long())]
     ptr = torch.cat([sizes.new_zeros(1), torch.cumsum(sizes, 0)])
     return Csr(ptr, asked.units[at], asked.counts[at])
+
+
+def term_peaks(postings: Csr) -> Tensor:
+    """The largest weight of each term, float32 [terms]; 0 for one without documents."""
+    if postings.peaks is not None:
+        return postings.peaks
+    counts = postings.indptr.diff()
+    row = torch.repeat_interleave(
+        torch.arange(len(counts), device=counts.device), counts, output_size=len(postings.weights)
+    )
+    found = torch.zeros(len(counts), device=counts.device)
+    return found.scatter_reduce_(0, row, postings.weights, "amax")
 
 
 def weigh_collection(

@@ -33,7 +33,7 @@ CONFIG = Config(learned_weights=True, gamma=0.3, tolerance=1e-3, candidates=4)
 
 @pytest.fixture(scope="module")
 def plain() -> Memory:
-    return filled()
+    return filled(CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def device() -> Iterator[Device]:
 @pytest.fixture(scope="module")
 def memory(device: Device) -> Memory:
     """A memory that has searched once: what is made once for its banks is made."""
-    made = filled(device="cuda")
+    made = filled(CONFIG, device="cuda")
     search(made, QUESTIONS)
     return made
 
@@ -84,7 +84,7 @@ def test_a_batch_waits_once_and_finds_what_the_cpu_finds(
 def test_banks_that_grew_shrank_or_hold_no_words(device: Device) -> None:
     """Words in several segments, units that are gone, axes without rows; views alone."""
     both = []
-    for memory in (filled(), filled(device="cuda")):
+    for memory in (filled(CONFIG), filled(CONFIG, device="cuda")):
         memory.add([Trace("blank", "…", "blank"), Trace("smile", "😀", "smile")])
         memory.prepare()
         memory.add(Trace(f"late{at}", f"Zoe told Ann of kayak {at}.", "one", "s9") for at in range(3))
@@ -97,6 +97,19 @@ def test_banks_that_grew_shrank_or_hold_no_words(device: Device) -> None:
             found += memory.search(asked, bank=names, top_k=2, config=config)
         both.append(found)
     same(*both)
+
+
+def test_token_weights_are_laid_out_once_and_bring_no_wait(
+    memory: Memory, plain: Memory, device: Device
+) -> None:
+    config = CONFIG.replace(learned=1.0, graph_learned=1.0)
+    expected = search(plain, QUESTIONS, config=config)
+    same(search(memory, QUESTIONS, config=config), expected)
+    device.waits.clear()
+    same(search(memory, QUESTIONS, config=config), expected)
+    assert sum("reads the device" in why for why in device.waits) == 1, device.waits
+    off = search(plain, QUESTIONS)
+    assert [e.score for one in off for e in one] != [e.score for one in expected for e in one]
 
 
 def test_shapes_that_return_are_replayed_with_the_values_of_the_day(
@@ -226,7 +239,7 @@ def test_without_triton_a_card_answers_the_same(
     tiles._fit_for_triton.cache_clear()
     monkeypatch.setattr(tiles, "find_spec", lambda name: None)
     device.launches = 0
-    found = search(filled(device="cuda"), QUESTIONS, boundary=BOUNDED)
+    found = search(filled(CONFIG, device="cuda"), QUESTIONS, boundary=BOUNDED)
     tiles._fit_for_triton.cache_clear()
     assert device.launches == 0
     same(found, search(plain, QUESTIONS, boundary=BOUNDED))

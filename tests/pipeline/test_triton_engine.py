@@ -21,9 +21,9 @@ SAID = (
 )  # fmt: skip
 
 
-def filled(**options: object) -> Memory:
+def filled(config: Config | None = None, **options: object) -> Memory:
     """Two banks of eight turns in two sessions."""
-    made = small_memory(Config(learned_weights=True), **options)
+    made = small_memory(config, **options)
     for bank in ("one", "two"):
         speakers = ("Ann", "Bob") if bank == "one" else ("Cleo", "Dan")
         made.add(
@@ -43,7 +43,7 @@ def filled(**options: object) -> Memory:
 
 @pytest.fixture(scope="module")
 def memory() -> Memory:
-    return filled()
+    return filled(Config(learned_weights=True))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""BM25 of whole banks, weighed once for a stack: what a GPU scores from.
+"""BM25 and token weights of whole banks, made once for a stack: what a GPU scores from.
 
 Weighing the terms of every batch anew has sizes that only the device knows, and asking it holds up the
 batch. On a card a bank's weights are made at the first search after a change and kept with its stack, so
@@ -8,6 +8,7 @@ asked for, each batch weighs its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +17,15 @@ from torch import Tensor
 from zeromem_gpu.build.stack import Stack
 from zeromem_kernels.lexical import lookup
 from zeromem_kernels.tiles import Csr
-from zeromem_kernels.weights import Asked, Documents, gather_counts, term_peaks, weigh
+from zeromem_kernels.weights import (
+    Asked,
+    Counts,
+    Documents,
+    gather_counts,
+    given,
+    term_peaks,
+    weigh,
+)
 
 
 class Words(NamedTuple):
@@ -36,7 +45,18 @@ def words_of(stack: Stack) -> Words:
     """All words of a stack, over all segments of each bank."""
     found: Words | None = stack.kept.get("words")
     if found is None:
-        found = stack.kept["words"] = _words(stack)
+        parts = [lexicon.counts for lexicon in stack.lexicons]
+        found = stack.kept["words"] = _all_of(stack, parts)
+    return found
+
+
+def learned_of(stack: Stack) -> tuple[Words, Csr]:
+    """All tokens that have a weight somewhere, and the units of each by that weight."""
+    found: tuple[Words, Csr] | None = stack.kept.get("learned")
+    if found is None:
+        tokens = _all_of(stack, stack.learned)
+        made = given(tokens.units)
+        found = stack.kept["learned"] = tokens, made._replace(peaks=term_peaks(made))
     return found
 
 
@@ -59,8 +79,8 @@ def documents_of(stack: Stack, level: str) -> Documents:
     return documents
 
 
-def _words(stack: Stack) -> Words:
-    parts = [lexicon.counts for lexicon in stack.lexicons]
+def _all_of(stack: Stack, parts: Sequence[Counts]) -> Words:
+    """All keys of some tables with their units."""
     keys = torch.cat([part.keys for part in parts])
     banks = torch.cat([
         torch.repeat_interleave(torch.arange(len(part.ptr) - 1, device=keys.device), part.ptr.diff())

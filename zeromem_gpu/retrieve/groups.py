@@ -17,9 +17,9 @@ from zeromem_gpu.build.stack import Lexicon, Stack
 from zeromem_gpu.query.batch import QueryBatch
 from zeromem_gpu.query.batch import Ragged as Keys
 from zeromem_kernels.lexical import Phrases, Ragged, lookup
-from zeromem_kernels.tiles import Axis, Csr, Tiles
+from zeromem_kernels.tiles import Axis, Tiles
 from zeromem_kernels.transfer import to_device
-from zeromem_kernels.weights import Asked, Counts, gather_counts, given
+from zeromem_kernels.weights import Asked, Counts, gather_counts
 
 WIDEST = 32
 # float32 matrices of an axis that are alive at the worst moment; measured, rounded up
@@ -94,27 +94,21 @@ class Group:
     def asked_terms(self) -> tuple[Asked, Tensor, Ragged]:
         """The distinct terms of each bank with their units, their boundaries, and each slot's."""
         parts = [lexicon.counts for lexicon in self.stack.lexicons]
-        return self._gathered(self.batch.terms.take(self.query), parts)
+        return self.gathered(self.batch.terms, parts)
 
-    def learned_terms(self) -> tuple[Csr, Tensor, Ragged, Tensor]:
-        """The distinct tokens with their units, boundaries, and the tokens and weights of each slot."""
-        mine = self.batch.learned.take(self.query)
-        tokens = Keys(mine.indptr, mine.ids.astype(np.int64))
-        found, ptr, slots = self._gathered(tokens, self.stack.learned)
-        return given(found), ptr, slots, self.upload(mine.weights)
-
-    def _gathered(self, mine: Keys, parts: Sequence[Counts]) -> tuple[Asked, Tensor, Ragged]:
+    def gathered(self, keys: Keys, parts: Sequence[Counts]) -> tuple[Asked, Tensor, Ragged]:
         """The distinct keys of each bank with what `parts` know of them, their boundaries, each slot's."""
+        mine = keys.take(self.query)
         bank = self.banks_of(mine)
         order = np.lexsort((mine.values, bank))
-        keys, bank = mine.values[order], bank[order]
-        fresh = np.ones(len(keys), bool)
-        fresh[1:] = (keys[1:] != keys[:-1]) | (bank[1:] != bank[:-1])
+        wanted, bank = mine.values[order], bank[order]
+        fresh = np.ones(len(wanted), bool)
+        fresh[1:] = (wanted[1:] != wanted[:-1]) | (bank[1:] != bank[:-1])
         ptr = np.searchsorted(bank[fresh], np.arange(len(self.stack.places.ptr)))
-        local = np.empty(len(keys), np.int32)
+        local = np.empty(len(wanted), np.int32)
         local[order] = np.cumsum(fresh) - 1 - ptr[bank]
-        banks, wanted = self.upload(bank[fresh]), self.upload(keys[fresh])
-        rows = [lookup(banks, wanted, part.ptr, part.keys) for part in parts]
+        banks, distinct = self.upload(bank[fresh]), self.upload(wanted[fresh])
+        rows = [lookup(banks, distinct, part.ptr, part.keys) for part in parts]
         found = gather_counts(parts, rows, banks, self.stack.places)
         return found, self.upload(ptr), Ragged(self.upload(mine.ptr), self.upload(local))
 

@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from zeromem_gpu.config import Config
+from zeromem_gpu.query.batch import Ragged as Keys
 from zeromem_gpu.retrieve import eager
 from zeromem_gpu.retrieve.align import align
 from zeromem_gpu.retrieve.groups import Group
@@ -21,10 +22,10 @@ from zeromem_gpu.retrieve.related import related_bm25
 from zeromem_gpu.retrieve.words import words_near
 from zeromem_kernels.lexical import Ragged, bm25, phrase_support, subject_support
 from zeromem_kernels.tiles import Axis
-from zeromem_kernels.weights import Asked, weigh
+from zeromem_kernels.weights import Asked, given, weigh
 
 _OF_BOTH = (
-    "queries", "bm25_units", "phrase", "subject", "learned", "validity", "type_bits", "dated", "relational",
+    "queries", "bm25_units", "phrase", "subject", "validity", "type_bits", "dated", "relational", "learned"
 )  # fmt: skip
 _OF_GRAPH = ("seeds", "near")
 _OF_HIERARCHY = ("bm25_spans", "bm25_windows", "bm25_episodes")
@@ -121,11 +122,18 @@ class Questions:
 
     @cached_property
     def learned(self) -> Tensor | None:
-        """Σ of products of the encoder's token weights, or None where they do not count."""
-        config, stack = self.config, self.group.stack
-        if not stack.learned or max(config.learned, config.graph_learned) <= 0:
+        """Σ of products of the encoder's token weights, or None where they do not count or are not kept."""
+        group, stack, told = self.group, self.group.stack, self.group.batch.learned
+        if not self.config.asks_learned or not stack.learned:
             return None
-        postings, ptr, tokens, weights = self.group.learned_terms()
+        keys = Keys(told.indptr, told.ids.astype(np.int64))
+        if eager.serves(stack):
+            words, postings = eager.learned_of(stack)
+            ptr, tokens = words.ptr, group.find(keys, words.ptr, words.keys)
+        else:
+            asked, ptr, tokens = group.gathered(keys, stack.learned)
+            postings = given(asked)
+        weights = group.upload(told.take(group.query).weights)
         return bm25(postings, ptr, tokens, self._axis("units"), weights)
 
     @cached_property
