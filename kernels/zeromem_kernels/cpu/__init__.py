@@ -5,7 +5,8 @@ that a query's scores do not depend on the queries beside it.
 """
 
 from zeromem_kernels.cpu.gather import pieces
-from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
+from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, number_keys, stable_order
+from zeromem_kernels.cpu.intervals import sum_cosines, sum_norms
 from zeromem_kernels.cpu.layout import (
     fill_colours,
     fill_covering,
@@ -55,6 +56,7 @@ __all__ = [
     "gather_rows",
     "lookup",
     "min_max",
+    "number_keys",
     "order_sessions",
     "ordered_topk",
     "phrase_scatter",
@@ -69,5 +71,7 @@ __all__ = [
     "spmm",
     "stable_order",
     "subject_scatter",
+    "sum_cosines",
+    "sum_norms",
     "weigh_terms",
 ]
