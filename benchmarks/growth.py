@@ -99,7 +99,7 @@ def search_floor(ready: Prepared, found: Ranked, queries: int, rates: dict[str, 
 
 def _bank(turns: int, repeats: int, rates: dict[str, float]) -> dict[str, Any]:
     """Everything about one bank of a size."""
-    invented = dialogue("one", turns + APPENDED, 64, 1)
+    invented = dialogue("one", turns + repeats * APPENDED, 64, 1)
     memory = hash_memory()
     before = resident()
     begin = time.perf_counter()
@@ -167,12 +167,12 @@ def _search(
 
 
 def _append(memory: Memory, invented: Invented, turns: int, repeats: int) -> float:
-    """Median seconds of adding the last turns and making the bank ready to search again."""
-    before, times = memory._index, []
-    for _ in range(repeats):
-        memory._index = before
+    """Median seconds of adding some turns behind all others and making the bank ready to search again."""
+    times = []
+    for at in range(repeats):
+        start = turns + at * APPENDED
         begin = time.perf_counter()
-        memory.add(invented.traces[turns:])
+        memory.add(invented.traces[start : start + APPENDED])
         memory.prepare()
         times.append(time.perf_counter() - begin)
     return median(times)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from zeromem_kernels.tiles import compiled
+from zeromem_kernels.tiles import compiled, compiled_host
 
 
 class TermCounts(NamedTuple):
@@ -22,6 +23,23 @@ class TermCounts(NamedTuple):
     ptr: Tensor
     documents: Tensor
     counts: Tensor
+
+
+def distinct_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct keys (int64 [n]), ascending, and where each key is among them, int64 [n].
+
+    >>> distinct_keys(np.array([7, -3, 7]))
+    (array([-3,  7]), array([1, 0, 1]))
+    """
+    if cpu := compiled_host():
+        number = np.empty(len(keys), np.int64)
+        found = cpu.number_keys(keys, number)
+        order = np.argsort(found)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        return found[order], place[number]
+    distinct, number = np.unique(keys, return_inverse=True)
+    return distinct, number
 
 
 def stable_order(keys: Tensor, bins: int) -> Tensor:

@@ -85,7 +85,8 @@ def transpose(
     rows = np.empty(len(column), np.int32)
     if cpu := compiled_host():
         old, how = before or ((_START, _NONE), _FROM_NOTHING)
-        cpu.fill_transpose(*old, how.moved, ptr, column, how.rows, back, np.empty(columns, np.int64), rows)
+        cursor, none = np.empty(columns, np.int64), np.empty(0, np.float32)
+        cpu.fill_transpose(*old, how.moved, ptr, column, how.rows, back, cursor, rows, none)
     else:
         order = np.argsort(column, kind="stable")
         rows[:] = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))[order]

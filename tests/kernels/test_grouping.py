@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.kernels.layout import both
-from zeromem_kernels.grouping import stable_order, term_counts
+from zeromem_kernels.grouping import distinct_keys, stable_order, term_counts
 
 
 @pytest.mark.parametrize(("rows", "bins"), [(0, 1), (1, 1), (100, 7), (63, 1000), (257, 1)])
@@ -34,3 +34,23 @@ def test_term_counts_are_plain_counts(tokens: int) -> None:
         ptr = found.ptr.tolist()
         pairs = list(zip(found.documents.tolist(), found.counts.tolist(), strict=True))
         assert [pairs[a:b] for a, b in pairwise(ptr)] == expected
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 5000])
+@pytest.mark.parametrize("most", [1, 100, 2**62])
+def test_distinct_keys_are_those_of_a_sort(size: int, most: int) -> None:
+    keys = np.random.default_rng(size).integers(-most, most, size)
+    expected = np.unique(keys, return_inverse=True)
+    for found in both(lambda: distinct_keys(keys)):
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, other)
+            assert mine.dtype == np.int64
+
+
+def test_keys_that_meet_in_one_place_stay_apart() -> None:
+    """Keys whose low and high halves cancel: a bad hash would still have to tell them apart."""
+    low = np.arange(2000, dtype=np.int64)
+    keys = np.concatenate([low << 32 | low, low, low[::-1]])
+    found, place = distinct_keys(keys)
+    np.testing.assert_array_equal(found[place], keys)
+    assert (found[1:] > found[:-1]).all()

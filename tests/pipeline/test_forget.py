@@ -63,14 +63,16 @@ def same_view(memory: Memory, fresh: Memory, bank: str) -> None:
             np.testing.assert_array_equal(getattr(mine, name), getattr(other, name), name)
 
     same(grown.rows, built.rows, "session", "bounds", "time", "speaker", "types", "words_ptr", "replies")
-    same(grown.rows, built.rows, "entity_keys", "sentence_ptr")
+    same(grown.rows, built.rows, "entity_keys", "sentence_ptr", "sentence_unit", "words")
+    same(grown, built, "speaks")
     for name in ("vectors", "sentence_vectors", "entity_vectors"):
         mine, other = (getattr(view.rows, name) for view in views)
         at = np.arange(len(other.stored if other.rows is None else other.rows))
         np.testing.assert_array_equal(mine.take(at), other.take(at), name)
     for name in ("spans", "windows", "episodes"):
         mine, other = (getattr(view.levels, name) for view in views)
-        same(mine, other, "first", "end", "low", "high", "inverse_norm")
+        same(mine, other, "first", "end", "low", "high", "inverse_norm", "words")
+        same(mine.members, other.members, "indptr", "indices", "weights")
     same(grown.levels, built.levels, "episode_of", "cosine")
     tables = (
         "windows_of_unit",

@@ -16,6 +16,18 @@ import numpy as np
 Columns = Mapping[str, np.ndarray]
 
 
+# rows from which on a first region has room to spare
+_LARGE = 4096
+
+
+def _first_room(rows: int) -> int:
+    """Rows for a first region: exact where it is small, for most banks are written once and never grow.
+
+    What lies behind the rows of a large one is memory only when it is written to.
+    """
+    return rows if rows < _LARGE else rows + rows // 4
+
+
 class Span(NamedTuple):
     """One bank's rows in an arena."""
 
@@ -53,19 +65,22 @@ class Arena:
         """Add `rows` (arrays of one length for every column) behind `span`; returns the grown span.
 
         Two indexes that grew from the same ancestor may append to the same span: the second one finds
-        the room taken and moves to a region of its own.
+        the room taken and moves to a region of its own. The last region of an arena is not moved but made
+        longer.
         """
         count = len(next(iter(rows.values())))
         if count == 0:
             return span
         with self._lock:
             length = span.length + count
-            free = self._filled.get(span.offset) == span.length and length <= span.capacity
-            if free and span.capacity:
-                grown = Span(span.offset, length, span.capacity)
+            free = span.capacity > 0 and self._filled.get(span.offset) == span.length
+            last = span.offset + span.capacity == self._base + self._used
+            capacity = span.capacity if length <= span.capacity else max(length, 2 * span.length)
+            if free and (last or length <= span.capacity):
+                self._reserve(capacity - span.capacity)
+                grown = Span(span.offset, length, capacity)
             else:
-                # the first region is exact: most banks are written once and never grow
-                capacity = length if span.length == 0 else max(length, 2 * span.length)
+                capacity = _first_room(length) if span.length == 0 else max(length, 2 * span.length)
                 grown = Span(self._reserve(capacity), length, capacity)
                 self._write(grown.offset, self.view(span))
             self._write(grown.offset + span.length, rows)

@@ -14,6 +14,7 @@ import numpy as np
 from zeromem_gpu.build.facts import SPEAKER_PART, Bank, MemoryIndex
 from zeromem_gpu.build.lexical import Segment, WordStream, build_stream
 from zeromem_gpu.build.ragged import expand, first_from
+from zeromem_gpu.build.tails import extended
 from zeromem_gpu.text.normalize import entity_name
 from zeromem_gpu.text.tokens import term_key, term_keys
 from zeromem_kernels.layout import pointer
@@ -41,8 +42,8 @@ class NameWords:
 
     def and_(self, other: NameWords) -> NameWords:
         """These names, then the others."""
-        ptr = np.concatenate([self.ptr, other.ptr[1:] + self.ptr[-1]])
-        return NameWords(ptr, np.concatenate([self.keys, other.keys]))
+        ptr = extended(self.ptr, other.ptr[1:] + self.ptr[-1])
+        return NameWords(ptr, extended(self.keys, other.keys))
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,12 @@ def grow_bridges(
         analyze: from a name to its words.
     """
     given = _given_names(index, bank, first)
-    fresh = np.setdiff1d(given[1], known.names)
+    fresh = np.setdiff1d(given[1], known.names) if len(given[1]) else given[1]
     names = index.column(bank, "entities", "name")
     words = NameWords.of([term_keys(analyze(name)) for name in names[fresh]])
     inside = index.column(bank, "tokens", "sentence")
     unit = index.column(bank, "tokens", "unit")
-    found = [known.told[0] << 32 | known.told[1]]
+    found = [np.empty(0, np.int64)]
 
     def look(names: np.ndarray, words: NameWords, stream: WordStream, begin: int) -> None:
         searched = inside[begin : begin + len(stream.words)] != SPEAKER_PART
@@ -94,10 +95,11 @@ def grow_bridges(
     for segment in segments if len(fresh) else ():
         look(fresh, words, segment.stream, segment.token)
     key = np.concatenate(found)
+    told = key >> 32, key & 0xFFFFFFFF
     return Bridges(
-        (np.concatenate([known.given[0], given[0]]), np.concatenate([known.given[1], given[1]])),
-        (key >> 32, key & 0xFFFFFFFF),
-        np.concatenate([known.names, fresh]),
+        (extended(known.given[0], given[0]), extended(known.given[1], given[1])),
+        (extended(known.told[0], told[0]), extended(known.told[1], told[1])),
+        extended(known.names, fresh),
         known.words.and_(words),
     )
 

@@ -96,6 +96,10 @@ class Bank:
         ranks[rows] = np.arange(len(rows))
         return ranks
 
+    def newest(self, key: Hashable) -> Any:
+        """The part of a view of this version, else of its newest ancestor, or None."""
+        return self._views.get(key, self._past.get(key))
+
     def past(self, key: Hashable) -> Any:
         """The newest ancestor's part of a view, or None; hold `building` around it."""
         return self._past.get(key)

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from zeromem_gpu.build.ordered import Vectors
+from zeromem_gpu.build.ragged import Rows as Table
+from zeromem_gpu.build.ragged import from_ranges, spliced_rows
+from zeromem_gpu.build.tails import spliced
 from zeromem_gpu.config import Config
+from zeromem_kernels.intervals import sum_cosines, sum_norms
 from zeromem_kernels.layout import covering, kept_intervals, local_spans
 
-# shorter intervals are summed together, one member a step; longer ones (few) each by itself
-_SHORT = 64
 _CHUNK = 4096
 _NAMES = ("spans", "windows", "episodes")
 
@@ -22,6 +24,7 @@ class Level:
     """Intervals of units, [first, end) each, with vectors or the norm of their members' sum.
 
     Both ends ascend. The unit in row u is in the intervals `low[u] … high[u]` − 1, int32.
+    `members` lists the units of each interval, `words` int64 says how many words it has.
     `inverse_norm` float32: cos(q, pooled) = Σ cos(q, member) · inverse_norm (0 where the sum is 0).
     `vectors` float32 [n, D] replaces it for levels that were encoded.
     """
@@ -30,13 +33,15 @@ class Level:
     end: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    members: Table
+    words: np.ndarray
     inverse_norm: np.ndarray
     vectors: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class Levels:
-    """All levels of a bank, `episode_of` int64 the episode of each window.
+    """All levels of a bank, the windows of each unit, and the episode of each window, int32.
 
     `cosine` float64 is that of each window's vector with the one before, 0 where a session begins.
     """
@@ -44,6 +49,7 @@ class Levels:
     spans: Level
     windows: Level
     episodes: Level
+    windows_of_unit: Table
     episode_of: np.ndarray
     cosine: np.ndarray
 
@@ -90,7 +96,7 @@ def episode_breaks(
 
 
 def build_levels(
-    vectors: Vectors, bounds: np.ndarray, time: np.ndarray, config: Config,
+    vectors: Vectors, bounds: np.ndarray, time: np.ndarray, words_ptr: np.ndarray, config: Config,
     encoded_windows: Encoded | None = None, encoded_episodes: Encoded | None = None,
     before: tuple[Levels, np.ndarray] | None = None,
 ) -> Levels:  # fmt: skip
@@ -100,6 +106,7 @@ def build_levels(
         vectors: [units, D] in session order.
         bounds: int64 [sessions + 1].
         time: float64 [units], seconds or NaN.
+        words_ptr: int64 [units + 1], words up to each unit.
         config: sizes and thresholds.
         encoded_windows: looks up encoded window vectors; None pools them.
         encoded_episodes: the same for episodes.
@@ -111,25 +118,27 @@ def build_levels(
     # a unit is in the spans of those that are in its own
     around = first.astype(np.int32), end.astype(np.int32)
     same = _same(before, "spans", first, end)
-    spans = _level(vectors, first, end, around, same, before and before[0].spans)
+    spans = _level(vectors, words_ptr, first, end, around, same, before and before[0].spans)
     first, end, session = window_intervals(bounds, config.window_size, config.window_stride)
     same = _same(before, "windows", first, end)
     window_vectors = None if encoded_windows is None else encoded_windows(first, end)
     around = covering(first, end, units)
-    windows = _level(vectors, first, end, around, same, before and before[0].windows, window_vectors)
+    old = before and before[0].windows
+    windows = _level(vectors, words_ptr, first, end, around, same, old, window_vectors)
     cosine = _window_cosines(vectors, windows, session, same, before and before[0].cosine)
     opens = episode_breaks(cosine, session, time[first] if len(first) else time[:0], config)
-    episode_of = np.repeat(np.arange(len(opens)), np.diff(np.append(opens, len(first))))
+    episode_of = np.repeat(np.arange(len(opens), dtype=np.int32), np.diff(np.append(opens, len(first))))
     begin, stop = first[opens], end[np.append(opens[1:], len(first)) - 1] if len(opens) else first[:0]
     same = _same(before, "episodes", begin, stop)
     episode_vectors = None if encoded_episodes is None else encoded_episodes(begin, stop)
     around = covering(begin, stop, units)
-    episodes = _level(vectors, begin, stop, around, same, before and before[0].episodes, episode_vectors)
-    return Levels(spans, windows, episodes, episode_of, cosine)
+    old = before and before[0].episodes
+    episodes = _level(vectors, words_ptr, begin, stop, around, same, old, episode_vectors)
+    return Levels(spans, windows, episodes, from_ranges(windows.low, windows.high), episode_of, cosine)
 
 
 def grow_levels(
-    vectors: Vectors, bounds: np.ndarray, time: np.ndarray, config: Config,
+    vectors: Vectors, bounds: np.ndarray, time: np.ndarray, words_ptr: np.ndarray, config: Config,
     old: Levels, old_bounds: np.ndarray,
 ) -> Levels:  # fmt: skip
     """Pooled levels of a bank that goes on from an older one: units came only at the end.
@@ -140,6 +149,7 @@ def grow_levels(
         vectors: [units, D] in session order.
         bounds: int64 [sessions + 1].
         time: float64 [units].
+        words_ptr: int64 [units + 1].
         config: sizes and thresholds.
         old: the older levels.
         old_bounds: int64, the older sessions.
@@ -150,35 +160,46 @@ def grow_levels(
     there[units - start :] = -1
     ends = {name: _since(getattr(old, name), at, start) for name, at in heads.items()}
     windows = heads["windows"]
-    end = Levels(**ends, episode_of=old.episode_of[windows:], cosine=old.cosine[windows:])
+    end = Levels(
+        **ends, windows_of_unit=old.windows_of_unit,
+        episode_of=old.episode_of[windows:], cosine=old.cosine[windows:],
+    )  # fmt: skip
     inside = bounds[np.searchsorted(bounds, start) :] - start
-    fresh = build_levels(vectors.since(start), inside, time[start:], config, before=(end, there))
+    fresh = build_levels(
+        vectors.since(start), inside, time[start:], words_ptr[start:], config, before=(end, there)
+    )
     return Levels(
         **{
             name: _joined(getattr(old, name), at, start, getattr(fresh, name)) for name, at in heads.items()
         },
-        episode_of=np.append(old.episode_of[:windows], fresh.episode_of + heads["episodes"]),
-        cosine=np.append(old.cosine[:windows], fresh.cosine),
+        windows_of_unit=spliced_rows(old.windows_of_unit, start, fresh.windows_of_unit, windows),
+        episode_of=spliced(old.episode_of, windows, fresh.episode_of + np.int32(heads["episodes"])),
+        cosine=spliced(old.cosine, windows, fresh.cosine),
     )
 
 
 def _since(level: Level, interval: int, unit: int) -> Level:
-    """A level's intervals from one on, which is the first of a session that begins with `unit`."""
+    """A level's intervals from one on, which is the first of a session that begins with `unit`.
+
+    Only to compare with: its members are not cut.
+    """
     return Level(
         level.first[interval:] - unit, level.end[interval:] - unit,
         level.low[unit:] - np.int32(interval), level.high[unit:] - np.int32(interval),
-        level.inverse_norm[interval:],
+        level.members, level.words[interval:], level.inverse_norm[interval:],
     )  # fmt: skip
 
 
 def _joined(level: Level, interval: int, unit: int, rest: Level) -> Level:
     """The intervals before one, and behind them those of `rest`, whose units begin at `unit`."""
     return Level(
-        np.append(level.first[:interval], rest.first + unit),
-        np.append(level.end[:interval], rest.end + unit),
-        np.append(level.low[:unit], rest.low + np.int32(interval)),
-        np.append(level.high[:unit], rest.high + np.int32(interval)),
-        np.append(level.inverse_norm[:interval], rest.inverse_norm),
+        spliced(level.first, interval, rest.first + unit),
+        spliced(level.end, interval, rest.end + unit),
+        spliced(level.low, unit, rest.low + np.int32(interval)),
+        spliced(level.high, unit, rest.high + np.int32(interval)),
+        spliced_rows(level.members, interval, rest.members, unit),
+        spliced(level.words, interval, rest.words),
+        spliced(level.inverse_norm, interval, rest.inverse_norm),
     )
 
 
@@ -193,8 +214,9 @@ def _same(
 
 
 def _level(
-    vectors: Vectors, first: np.ndarray, end: np.ndarray, around: tuple[np.ndarray, np.ndarray],
-    same: np.ndarray, old: Level | None, encoded: np.ndarray | None = None,
+    vectors: Vectors, words_ptr: np.ndarray, first: np.ndarray, end: np.ndarray,
+    around: tuple[np.ndarray, np.ndarray], same: np.ndarray, old: Level | None,
+    encoded: np.ndarray | None = None,
 ) -> Level:  # fmt: skip
     """A level; norms that are known are taken over."""
     fresh = np.flatnonzero(same < 0)
@@ -202,8 +224,10 @@ def _level(
         inverse = old.inverse_norm[same]
     else:
         inverse = np.empty(len(first), np.float32)
-    inverse[fresh] = _inverse_norm(_sums(vectors, first[fresh], end[fresh]))
-    return Level(first, end, *around, inverse, encoded)
+    norm = sum_norms(*vectors, first[fresh], end[fresh])
+    inverse[fresh] = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)
+    words = words_ptr[end] - words_ptr[first]
+    return Level(first, end, *around, from_ranges(first, end), words, inverse, encoded)
 
 
 def _window_cosines(
@@ -219,34 +243,14 @@ def _window_cosines(
         cosine[known] = old[same[known]]
         wanted &= ~known
     here = np.flatnonzero(wanted)
+    if windows.vectors is None:
+        pair, norm = np.union1d(here - 1, here), np.zeros(len(session))
+        norm[pair] = sum_norms(*vectors, windows.first[pair], windows.end[pair])
+        cosine[here] = sum_cosines(*vectors, windows.first, windows.end, norm, here)
+        return cosine
     # a chunk at a time: all windows in float64 would be as large as the bank
     for begin in range(0, len(here), _CHUNK):
         at = here[begin : begin + _CHUNK]
-        pair = np.union1d(at - 1, at)
-        if windows.vectors is not None:
-            basis = windows.vectors[pair].astype(np.float64)
-        else:
-            sums = _sums(vectors, windows.first[pair], windows.end[pair])
-            basis = sums * _inverse_norm(sums, np.float64)[:, None]
-        place = np.searchsorted(pair, at)
-        cosine[at] = np.einsum("ij,ij->i", basis[place - 1], basis[place])
+        mine, before = (windows.vectors[one].astype(np.float64) for one in (at, at - 1))
+        cosine[at] = np.einsum("ij,ij->i", before, mine)
     return cosine
-
-
-def _sums(vectors: Vectors, first: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Σ of the member vectors of each interval, float64 [n, D], members added in order."""
-    total = np.zeros((len(first), vectors.stored.shape[1]))
-    length = end - first
-    for row in np.flatnonzero(length > _SHORT):
-        total[row] = vectors.take(np.arange(first[row], end[row])).sum(0, dtype=np.float64)
-    short = np.flatnonzero(length <= _SHORT)
-    for step in range(int(length[short].max(initial=0))):
-        rows = short[step < length[short]]
-        total[rows] += vectors.take(first[rows] + step)
-    return total
-
-
-def _inverse_norm(sums: np.ndarray, dtype: type = np.float32) -> np.ndarray:
-    norm = np.linalg.norm(sums, axis=1)
-    inverse: np.ndarray = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 1e-9)
-    return inverse.astype(dtype)

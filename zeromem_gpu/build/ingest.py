@@ -17,7 +17,9 @@ from zeromem_gpu.build.check import CheckedTrace, same_content
 from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.grown import Growing
 from zeromem_gpu.build.learned import TextWeights
+from zeromem_gpu.build.ledger import Ledger
 from zeromem_gpu.build.spans import encode_spans, unit_text
+from zeromem_gpu.build.tails import extended
 from zeromem_gpu.build.texts import TextFacts, WordRows, Words, read_texts
 from zeromem_gpu.config import Config
 from zeromem_gpu.encoders.protocol import Encoder, checked_encode, count_split
@@ -26,6 +28,7 @@ from zeromem_gpu.text.normalize import clean, entity_name
 from zeromem_gpu.text.sentences import split_units
 from zeromem_gpu.text.tokens import Analyzer, term_key, term_keys
 from zeromem_gpu.types import Trace
+from zeromem_kernels.layout import positions
 from zeromem_kernels.related import on_grid
 
 
@@ -176,7 +179,7 @@ def _last_turn(index: MemoryIndex, bank: Bank | None, session: str) -> int:
     row = bank.sessions.get(session) if bank else None
     if bank is None or row is None:
         return -1
-    mine = index.column(bank, "units", "session") == row
+    mine = np.flatnonzero(index.column(bank, "units", "session") == row)
     return int(index.column(bank, "units", "turn")[mine].max(initial=-1))
 
 
@@ -217,7 +220,11 @@ def _unknown(index: MemoryIndex, name: str, terms: list[str]) -> list[str]:
     """The terms of which a bank has no vector."""
     if name not in index.banks:
         return terms
-    known = np.isin(term_keys(terms), index.column(index.banks[name], "terms", "key"))
+    bank, keys = index.banks[name], term_keys(terms)
+    # a ledger has the first ones in order
+    ledger: Ledger = bank.newest("ledger") or Ledger()
+    known = positions(keys, ledger.term_keys) >= 0
+    known |= np.isin(keys, index.column(bank, "terms", "key")[len(ledger.term_keys) :])
     return [term for term, stored in zip(terms, known.tolist(), strict=True) if not stored]
 
 
@@ -370,7 +377,7 @@ def _append(
     return bank.changed(
         spans={**bank.spans, **spans},
         ids=ids.done(), sessions=sessions.done(), entities=entities.done(),
-        arrivals=np.append(ranks, np.array(arrivals, np.int64)),
+        arrivals=extended(ranks, np.array(arrivals, np.int64)),
     )  # fmt: skip
 
 

@@ -17,10 +17,10 @@ from zeromem_gpu.build.learned import WeightSegment, grow_weights
 from zeromem_gpu.build.lexical import Segment, grow_segments
 from zeromem_gpu.build.pairs import EntityPairs, find_pairs
 from zeromem_gpu.build.ragged import first_from
+from zeromem_gpu.build.tails import extended, extended_pointer
 from zeromem_gpu.config import Config
 from zeromem_gpu.text.sentences import asks
 from zeromem_gpu.text.tokens import Analyzer
-from zeromem_kernels.layout import pointer
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,9 @@ class Ledger:
 
     `voice` int32 is the place of its speaker, as written, in `voices`, −1 for none; `sentence_ptr` int64
     [units + 1] its sentences. `speakers` int64 are the entities whose one-word names `pairs` looked for.
-    `origin` is the same object as long as the pairs that are there stay as they are. `key_order` int64
-    sorts the entities by key, `term_order` the words that have a vector.
+    `origin` is the same object as long as the pairs that are there stay as they are. `keys` int64 are
+    those of the entities, ascending, `key_order` int64 the entity of each; `term_keys` and `term_order` the
+    same of the words that have a vector. `dead` counts the units that are gone.
     """
 
     asks: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
@@ -38,8 +39,11 @@ class Ledger:
     voices: tuple[str, ...] = ()
     length: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     sentence_ptr: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
+    keys: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     key_order: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    term_keys: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     term_order: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    dead: int = 0
     speakers: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     pairs: EntityPairs = field(default_factory=EntityPairs)
     origin: object = None
@@ -61,7 +65,7 @@ def grow_ledger(before: Ledger, index: MemoryIndex, bank: Bank, config: Config) 
     }
     units, tokens, first = facts["units"], facts["tokens"], before.units
     count = len(units["trace"])
-    speakers = live_speakers(bank, units["speaker"], len(facts["entities"]["key"]))
+    speakers = _live_speakers(before, bank, units["speaker"], len(facts["entities"]["key"]))
     segments = grow_segments(before.segments, tokens["raw"], tokens["stem"], tokens["unit"], count)
     known, since, origin = before.pairs, first, before.origin or object()
     if _renamed(before, speakers, facts["entities"]["word"]):
@@ -72,17 +76,19 @@ def grow_ledger(before: Ledger, index: MemoryIndex, bank: Bank, config: Config) 
     said = facts["sentences"]["unit"][before.sentence_ptr[-1] :] - first
     voice, voices = _voices(before, index, bank)
     analyze: Callable[[str], list[str]] = Analyzer(config.stemmer).tokens
+    keys, key_order = _in_order(before.keys, before.key_order, facts["entities"]["key"])
+    term_keys, term_order = _in_order(before.term_keys, before.term_order, facts["terms"]["key"])
     return Ledger(
-        asks=np.append(before.asks, _asking(index, bank, first)),
+        asks=extended(before.asks, _asking(index, bank, first)),
         voice=voice,
         voices=voices,
-        length=np.append(before.length, np.bincount(spoken, minlength=count - first)),
-        sentence_ptr=np.append(
-            before.sentence_ptr,
-            before.sentence_ptr[-1] + pointer(np.bincount(said, minlength=count - first))[1:],
-        ),
-        key_order=_key_order(before.key_order, facts["entities"]["key"]),
-        term_order=_key_order(before.term_order, facts["terms"]["key"]),
+        length=extended(before.length, np.bincount(spoken, minlength=count - first)),
+        sentence_ptr=extended_pointer(before.sentence_ptr, np.bincount(said, minlength=count - first)),
+        keys=keys,
+        key_order=key_order,
+        term_keys=term_keys,
+        term_order=term_order,
+        dead=len(bank.dead),
         speakers=speakers,
         pairs=pairs,
         origin=origin,
@@ -92,8 +98,13 @@ def grow_ledger(before: Ledger, index: MemoryIndex, bank: Bank, config: Config) 
     )
 
 
-def live_speakers(bank: Bank, speaker: np.ndarray, entities: int) -> np.ndarray:
+def _live_speakers(before: Ledger, bank: Bank, speaker: np.ndarray, entities: int) -> np.ndarray:
     """The entities that speak a unit that is left, int64, ascending."""
+    # units only ever go: as many as before are the same ones, and the new ones are left
+    if before.units and before.dead == len(bank.dead):
+        fresh = np.setdiff1d(speaker[before.units :], before.speakers)
+        fresh = fresh[fresh >= 0]
+        return np.union1d(before.speakers, fresh) if len(fresh) else before.speakers
     live = np.ones(len(speaker), bool)
     live[bank.dead] = False
     # the spare last place takes the −1 of units without a speaker
@@ -130,7 +141,7 @@ def _voices(before: Ledger, index: MemoryIndex, bank: Bank) -> tuple[np.ndarray,
     rows = index.column(bank, "units", "trace")[before.units :]
     names = [traces[row].speaker or "" for row in rows.tolist()]
     if not any(names):
-        return np.append(before.voice, np.full(len(names), -1, np.int32)), before.voices
+        return extended(before.voice, np.full(len(names), -1, np.int32)), before.voices
     place = {name: at for at, name in enumerate(before.voices)} | {"": -1}
     voices = list(before.voices)
     for name in names:
@@ -138,11 +149,14 @@ def _voices(before: Ledger, index: MemoryIndex, bank: Bank) -> tuple[np.ndarray,
             place[name] = len(voices)
             voices.append(name)
     voice = np.array([place[name] for name in names], np.int32)
-    return np.append(before.voice, voice), tuple(voices)
+    return extended(before.voice, voice), tuple(voices)
 
 
-def _key_order(before: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """The order of all keys from that of the first ones."""
-    fresh = np.arange(len(before), len(keys))
+def _in_order(known: np.ndarray, order: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All keys ascending and the row of each, from those of the first rows."""
+    fresh = np.arange(len(order), len(keys))
+    if len(fresh) == 0:
+        return known, order
     fresh = fresh[np.argsort(keys[fresh], kind="stable")]
-    return np.insert(before, np.searchsorted(keys[before], keys[fresh]), fresh)
+    place = np.searchsorted(known, keys[fresh])
+    return np.insert(known, place, keys[fresh]), np.insert(order, place, fresh)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from zeromem_gpu.build.ragged import Rows, checked_int32, first_from, from_pairs
-from zeromem_kernels.grouping import term_counts
+from zeromem_kernels.grouping import distinct_keys, term_counts
 from zeromem_kernels.layout import pointer
 
 # units of a last segment that is full
@@ -109,7 +109,7 @@ def build_segment(
 ) -> Segment:
     """The segment of the units [first, end), whose tokens are given; `token` is the row of the first."""
     spoken = stem != 0
-    terms, term = np.unique(stem[spoken], return_inverse=True)
+    terms, term = distinct_keys(stem[spoken])
     place = np.arange(end - first)
     edges = pointer(np.bincount(unit[spoken] - first, minlength=len(place)))
     of, ptr, first_unit, end_unit = (
@@ -125,7 +125,7 @@ def build_segment(
 
 def build_stream(raw: np.ndarray, unit: np.ndarray) -> WordStream:
     """Number the words and list where each stands; key 0 separates parts."""
-    keys, word = np.unique(raw, return_inverse=True)
+    keys, word = distinct_keys(raw)
     separator = int(np.searchsorted(keys, 0))
     if separator < len(keys) and keys[separator] == 0:
         keys = np.delete(keys, separator)

@@ -8,6 +8,7 @@ import numpy as np
 
 from zeromem_gpu.build.facts import SPEAKER_PART
 from zeromem_gpu.build.ragged import expand, first_from
+from zeromem_gpu.build.tails import extended
 from zeromem_kernels.layout import pointer
 
 Table = dict[str, np.ndarray]
@@ -34,11 +35,11 @@ class EntityPairs:
     def and_(self, other: EntityPairs) -> EntityPairs:
         """These rows, then the others."""
         return EntityPairs(
-            np.concatenate([self.unit_ptr, other.unit_ptr[1:] + self.unit_ptr[-1]]),
-            np.concatenate([self.entity, other.entity]),
-            np.concatenate([self.count, other.count]),
-            np.concatenate([self.inside_ptr, other.inside_ptr[1:] + self.inside_ptr[-1]]),
-            np.concatenate([self.inside, other.inside]),
+            extended(self.unit_ptr, other.unit_ptr[1:] + self.unit_ptr[-1]),
+            extended(self.entity, other.entity),
+            extended(self.count, other.count),
+            extended(self.inside_ptr, other.inside_ptr[1:] + self.inside_ptr[-1]),
+            extended(self.inside, other.inside),
         )
 
 
@@ -61,7 +62,7 @@ def find_pairs(
     tokens = _from(facts["tokens"], "unit", first)
     mentions = _from(facts["mentions"], "unit", first)
     held = _from(facts["sentence_entities"], "sentence", sentence0)
-    speaker = units["speaker"].astype(np.int64)
+    speaker = units["speaker"][first:].astype(np.int64)
     token, named = _known_names(
         speakers, entities["word"], tokens["raw"], tokens["sentence"] != SPEAKER_PART
     )
@@ -73,13 +74,14 @@ def find_pairs(
     sentence = [held["sentence"], tokens["sentence"][token[within]]]
     member = [held["entity"], named[within]]
     if speaker_entities:
-        own = first + np.flatnonzero(speaker[first:] >= 0)
+        own = np.flatnonzero(speaker >= 0)
         unit, entity, count = _merge(
-            (unit, entity, count), (own, speaker[own], np.ones(len(own), np.int64)), np.add
+            (unit, entity, count), (first + own, speaker[own], np.ones(len(own), np.int64)), np.add
         )
-        said = sentence0 + np.flatnonzero(speaker[sentences["unit"][sentence0:]] >= 0)
-        sentence.append(said)
-        member.append(speaker[sentences["unit"][said]])
+        says = speaker[sentences["unit"][sentence0:] - first]
+        said = np.flatnonzero(says >= 0)
+        sentence.append(sentence0 + said)
+        member.append(says[said])
     key = entities["key"]
     order = np.lexsort((key[entity], unit))
     unit, entity, count = unit[order], entity[order], count[order]
@@ -87,7 +89,7 @@ def find_pairs(
     home, inside = pair >> 32, pair & 0xFFFFFFFF
     order = np.lexsort((key[inside], home))
     return EntityPairs(
-        pointer(np.bincount(unit - first, minlength=len(speaker) - first)),
+        pointer(np.bincount(unit - first, minlength=len(speaker))),
         entity.astype(np.int32), count.astype(np.int32),
         pointer(np.bincount(home - sentence0, minlength=len(sentences["unit"]) - sentence0)),
         inside[order].astype(np.int32),

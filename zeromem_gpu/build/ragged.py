@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from zeromem_gpu.build.tails import spliced
 from zeromem_gpu.errors import InvalidInput
 from zeromem_kernels.grouping import stable_order
 from zeromem_kernels.layout import pointer, ranges
@@ -21,6 +22,17 @@ def checked_int32(values: np.ndarray) -> np.ndarray:
 
 
 _ones = np.ones(0, np.float32)
+_counting = np.arange(0, dtype=np.int32)
+
+
+def counting(count: int) -> np.ndarray:
+    """0 … `count` − 1 in int32, in memory that all share: nobody writes through it."""
+    global _counting
+    if len(_counting) < count:
+        _counting = np.arange(2 * count, dtype=np.int32)
+    # another thread may have put a shorter array there
+    found = _counting
+    return found[:count] if len(found) >= count else np.arange(count, dtype=np.int32)
 
 
 def ones(count: int) -> np.ndarray:
@@ -41,6 +53,13 @@ class Rows(NamedTuple):
     weights: np.ndarray
 
 
+def spliced_rows(before: Rows, keep: int, rest: Rows, shift: int) -> Rows:
+    """The first `keep` rows of `before`, then `rest` with `shift` added to its indices; weight 1."""
+    at = int(before.indptr[keep])
+    indices = spliced(before.indices, at, rest.indices + np.int32(shift))
+    return Rows(spliced(before.indptr, keep, rest.indptr + at), indices, ones(len(indices)))
+
+
 def expand(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All numbers of the ranges [begin[i], end[i]) in a row, and the i of each; int64."""
     counts = np.maximum(end - begin, 0)
@@ -58,6 +77,8 @@ def from_ranges(begin: np.ndarray, end: np.ndarray) -> Rows:
 
 def from_pairs(row: np.ndarray, column: np.ndarray, rows: int, weights: np.ndarray | None = None) -> Rows:
     """Rows from (row, column) pairs in any order; columns ascend inside a row."""
+    if len(row) == 0:
+        return Rows(np.zeros(rows + 1, np.int64), np.empty(0, np.int32), ones(0))
     order = _ordered(row, _ordered(column, np.arange(len(row))))
     given = None if weights is None else weights.astype(np.float32)
     return Rows(

@@ -50,7 +50,9 @@ def encode_spans(index: MemoryIndex, names: Sequence[str], encoder: Encoder, con
         first, end, _ = window_intervals(rows.bounds, config.window_size, config.window_stride)
         banks[name] = _encode_level(index, banks[name], rows, WINDOW_LEVEL, first, end, encoder, config)
         windows = stored_spans(index, banks[name], rows, WINDOW_LEVEL)
-        episodes = build_levels(rows.vectors, rows.bounds, rows.time, config, windows).episodes
+        episodes = build_levels(
+            rows.vectors, rows.bounds, rows.time, rows.words_ptr, config, windows
+        ).episodes
         banks[name] = _encode_level(
             index, banks[name], rows, EPISODE_LEVEL, episodes.first, episodes.end, encoder, config
         )

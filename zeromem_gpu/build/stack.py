@@ -20,7 +20,7 @@ from zeromem_gpu.build.learned import weight_segment
 from zeromem_gpu.build.lexical import Segment, build_segment
 from zeromem_gpu.build.ordered import Vectors
 from zeromem_gpu.build.ragged import Rows as Table
-from zeromem_gpu.build.ragged import from_ranges
+from zeromem_gpu.build.ragged import counting, ones
 from zeromem_gpu.build.views import BankView
 from zeromem_kernels.layout import pointer
 from zeromem_kernels.lexical import Stream
@@ -29,8 +29,8 @@ from zeromem_kernels.similarity import Placed
 from zeromem_kernels.tiles import Csr, slice_table
 from zeromem_kernels.weights import Counts, Documents, Places
 
-# first, end, low, high of `Level`
-Edges = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+# words, low, high of `Level`
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,20 +139,15 @@ def stack_banks(views: Sequence[BankView], device: torch.device, *, half: bool =
         return _tensor(array.astype(np.float16) if half else array, device)
 
     def documents(pick: Callable[[BankView], Edges]) -> Documents:
-        edges = [pick(view) for view in views]
-        length = [
-            view.rows.words_ptr[end] - view.rows.words_ptr[first]
-            for view, (first, end, _, _) in zip(views, edges, strict=True)
-        ]
-        low, high = ([edge[at] for edge in edges] for at in (2, 3))
-        sizes = _tensor(pointer(np.array([len(one) for one in length])), device)
-        return Documents(sizes, *(_tensor(_join(parts), device) for parts in (length, low, high)))
+        words, low, high = zip(*map(pick, views), strict=True)
+        sizes = _tensor(pointer(np.array([len(one) for one in words])), device)
+        return Documents(sizes, *(_tensor(_join(parts), device) for parts in (words, low, high)))
 
     def level(name: str) -> StackedLevel:
         picked: list[Level] = [getattr(view.levels, name) for view in views]
         encoded = [part.vectors for part in picked if part.vectors is not None]
         return StackedLevel(
-            csr(lambda view: from_ranges(getattr(view.levels, name).first, getattr(view.levels, name).end)),
+            csr(lambda view: getattr(view.levels, name).members),
             flat(lambda view: getattr(view.levels, name).inverse_norm),
             [stored_in(part) for part in encoded] if len(encoded) == len(views) else None,
             documents(lambda view: _edges(getattr(view.levels, name))),
@@ -187,15 +182,13 @@ def stack_banks(views: Sequence[BankView], device: torch.device, *, half: bool =
         term_keys=flat(lambda view: view.term_keys),
         term_rows=flat(lambda view: view.term_rows),
         entity_keys=flat(lambda view: view.rows.entity_keys),
-        session=flat(lambda view: view.rows.session.astype(np.int32)),
+        session=flat(lambda view: view.rows.session),
         time=flat(lambda view: view.rows.time),
         types=flat(lambda view: view.rows.types),
         speaker=flat(lambda view: view.rows.speaker),
-        is_speaker=flat(_speaker_mask),
-        sentence_unit=flat(lambda view: view.rows.sentence_unit.astype(np.int32)),
-        sentences_of_unit=csr(
-            lambda view: from_ranges(view.rows.sentence_ptr[:-1], view.rows.sentence_ptr[1:])
-        ),
+        is_speaker=flat(lambda view: view.speaks),
+        sentence_unit=flat(lambda view: view.rows.sentence_unit),
+        sentences_of_unit=csr(_sentences),
         spans=level("spans"),
         windows=level("windows"),
         episodes=level("episodes"),
@@ -203,7 +196,7 @@ def stack_banks(views: Sequence[BankView], device: torch.device, *, half: bool =
         places=places,
         lexicons=_lexicons(views, places, device),
         learned=_learned(views, device),
-        episode_of_window=flat(lambda view: view.levels.episode_of.astype(np.int32)),
+        episode_of_window=flat(lambda view: view.levels.episode_of),
         windows_of_unit=csr(lambda view: view.windows_of_unit),
         neighbours=csr(lambda view: view.neighbours),
         incidence=csr(lambda view: view.incidence),
@@ -311,22 +304,20 @@ def _lexicon(segments: Sequence[Segment], places: Places, device: torch.device) 
 
 
 def _edges(level: Level) -> Edges:
-    """A level's intervals and which of them hold each unit."""
-    return level.first, level.end, level.low, level.high
+    """A level's intervals as BM25 counts them."""
+    return level.words, level.low, level.high
 
 
 def _each_unit(view: BankView) -> Edges:
     """Every unit as an interval of its own."""
-    unit = np.arange(view.units + 1, dtype=np.int32)
-    return unit[:-1], unit[1:], unit[:-1], unit[1:]
+    unit = counting(view.units + 1)
+    return view.rows.words, unit[:-1], unit[1:]
 
 
-def _speaker_mask(view: BankView) -> np.ndarray:
-    """Which entities of a bank speak, bool [entities]."""
-    # the spare last place takes the −1 of units without a speaker
-    speaks = np.zeros(len(view.rows.entity_keys) + 1, bool)
-    speaks[view.rows.speaker] = True
-    return speaks[:-1]
+def _sentences(view: BankView) -> Table:
+    """The sentences of each unit, which stand in the order of units."""
+    ptr = view.rows.sentence_ptr
+    return Table(ptr, counting(int(ptr[-1])), ones(int(ptr[-1])))
 
 
 def _join(parts: Sequence[np.ndarray]) -> np.ndarray:

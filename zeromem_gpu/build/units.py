@@ -8,10 +8,11 @@ change of any kind costs a few passes over the bank's arrays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from zeromem_gpu.build.arena import Span
 from zeromem_gpu.build.bridges import Bridges, Pairs
 from zeromem_gpu.build.facts import Bank, MemoryIndex
 from zeromem_gpu.build.ledger import Ledger
@@ -28,8 +29,12 @@ class Rows:
     the end). `bounds` int64 [sessions + 1] are the units of each session. `counts` are c(e, d) as
     (pointer, entity, count) by unit, `incidence` (pointer, entity) by sentence, entities ascending;
     `given` (unit, entity) and `told` (entity, unit) are those of `bridges.py`; `replies` int64 are the
-    units that reply to the one before. `words_ptr` int64 [units + 1] counts the words that BM25 counts.
-    `pairs_origin` is the ledger's.
+    units that reply to the one before. `words` int64 are how many words of each unit BM25 counts,
+    `words_ptr` int64 [units + 1] their sums; `session`, `speaker` and `sentence_unit` are int32.
+
+    `in_order` says that this is the order of arrival. `pairs_origin` and `dead` are the ledger's,
+    `sessions` counts those that ever were. `version` is an object of its own, `after` that of the rows that
+    these go on from, None where they were made anew.
     """
 
     unit_rows: np.ndarray
@@ -39,10 +44,12 @@ class Rows:
     time: np.ndarray
     speaker: np.ndarray
     types: np.ndarray
+    words: np.ndarray
     words_ptr: np.ndarray
     vectors: Vectors
     sentence_rows: np.ndarray
     sentence_ptr: np.ndarray
+    sentence_unit: np.ndarray
     sentence_vectors: Vectors
     entity_rows: np.ndarray
     entity_place: np.ndarray
@@ -53,12 +60,12 @@ class Rows:
     given: Pairs
     told: Pairs
     replies: np.ndarray
+    in_order: bool
     pairs_origin: object
-
-    @property
-    def sentence_unit(self) -> np.ndarray:
-        """The unit of each sentence, int64."""
-        return np.repeat(np.arange(len(self.sentence_ptr) - 1), np.diff(self.sentence_ptr))
+    dead: int
+    sessions: int
+    version: object = field(default_factory=object)
+    after: object = None
 
 
 def canonical_rows(index: MemoryIndex, bank: Bank, ledger: Ledger) -> Rows:
@@ -72,7 +79,8 @@ def canonical_rows(index: MemoryIndex, bank: Bank, ledger: Ledger) -> Rows:
     sentence_ptr, sentences = take_ranges(ledger.sentence_ptr, unit_rows)
     sentence_rows = np.arange(ledger.sentence_ptr[-1])[sentences]
     # most banks are in order already: their columns are read where they are
-    at = slice(None) if is_all(unit_rows, len(place)) else unit_rows
+    in_order = is_all(unit_rows, len(place))
+    at = slice(None) if in_order else unit_rows
     count_ptr, taken = take_ranges(ledger.pairs.unit_ptr, unit_rows)
     entity, count = ledger.pairs.entity[taken], ledger.pairs.count[taken]
     inside_ptr, taken = take_ranges(ledger.pairs.inside_ptr, sentence_rows)
@@ -89,30 +97,35 @@ def canonical_rows(index: MemoryIndex, bank: Bank, ledger: Ledger) -> Rows:
         entity_rows = entity_rows[present[entity_rows]]
     entity_place = np.full(len(keys) + 1, -1, np.int32)
     entity_place[entity_rows] = np.arange(len(entity_rows), dtype=np.int32)
-    given, told = _bridged(ledger.bridges, place, entity_place)
+    given, told = bridged(ledger.bridges, place, entity_place)
     return Rows(
         unit_rows=unit_rows,
         unit_place=place,
-        session=session,
+        session=session.astype(np.int32),
         bounds=bounds,
         time=units["time"][at],
         speaker=entity_place[speaker],
         types=units["types"][at],
+        words=ledger.length[at],
         words_ptr=pointer(ledger.length[at]),
         vectors=ordered_vectors(units["vector"], unit_rows),
         sentence_rows=sentence_rows,
         sentence_ptr=sentence_ptr,
+        sentence_unit=np.repeat(np.arange(len(unit_rows), dtype=np.int32), np.diff(sentence_ptr)),
         sentence_vectors=ordered_vectors(index.column(bank, "sentences", "vector"), sentence_rows),
         entity_rows=entity_rows,
         entity_place=entity_place,
-        entity_keys=keys[entity_rows],
+        entity_keys=keys[entity_rows] if len(bank.dead) else ledger.keys,
         entity_vectors=ordered_vectors(index.column(bank, "entities", "vector"), entity_rows),
         counts=(count_ptr, entity_place[entity], count),
         incidence=(inside_ptr, entity_place[inside]),
         given=given,
         told=told,
-        replies=_replies(ledger, units, unit_rows, session),
+        replies=replying(ledger, units, unit_rows, session),
+        in_order=in_order,
         pairs_origin=ledger.origin,
+        dead=ledger.dead,
+        sessions=bank.spans.get("sessions", Span()).length,
     )
 
 
@@ -121,10 +134,8 @@ def continued(rows: Rows, old: Rows) -> np.ndarray | None:
 
     None where a unit came before others, went, or holds other entities than it did.
     """
-    count = len(old.unit_rows)
-    if rows.pairs_origin is not old.pairs_origin or not np.array_equal(
-        rows.unit_rows[:count], old.unit_rows
-    ):
+    same = rows.after is old.version or np.array_equal(rows.unit_rows[: len(old.unit_rows)], old.unit_rows)
+    if rows.pairs_origin is not old.pairs_origin or not same:
         return None
     moved: np.ndarray = rows.entity_place[old.entity_rows]
     return moved
@@ -144,7 +155,7 @@ def _live_order(units: dict[str, np.ndarray], bank: Bank) -> tuple[np.ndarray, n
     return alive[order], session
 
 
-def _bridged(bridges: Bridges, place: np.ndarray, entity_place: np.ndarray) -> tuple[Pairs, Pairs]:
+def bridged(bridges: Bridges, place: np.ndarray, entity_place: np.ndarray) -> tuple[Pairs, Pairs]:
     """Bridges between units that are left, by names that units that are left were given."""
     unit = place[bridges.given[0]]
     live = unit >= 0
@@ -158,7 +169,7 @@ def _bridged(bridges: Bridges, place: np.ndarray, entity_place: np.ndarray) -> t
     return given, told
 
 
-def _replies(
+def replying(
     ledger: Ledger, units: dict[str, np.ndarray], rows: np.ndarray, session: np.ndarray
 ) -> np.ndarray:
     """Units behind a unit of their session that ends with a question, unless its speaker goes on."""

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from zeromem_gpu.build.appended import appended_rows
 from zeromem_gpu.build.facts import EPISODE_LEVEL, WINDOW_LEVEL, Bank, MemoryIndex
 from zeromem_gpu.build.graph import EntityContextGraph, build_graph
 from zeromem_gpu.build.hierarchy import Encoded, Levels, build_levels, grow_levels
@@ -17,7 +18,7 @@ from zeromem_gpu.build.learned import WeightSegment
 from zeromem_gpu.build.ledger import Ledger, grow_ledger
 from zeromem_gpu.build.lexical import Segment
 from zeromem_gpu.build.ragged import Rows as Table
-from zeromem_gpu.build.ragged import from_pairs, from_ranges, ones
+from zeromem_gpu.build.ragged import from_pairs, ones, spliced_rows
 from zeromem_gpu.build.units import Rows, canonical_rows, continued
 from zeromem_gpu.config import Config
 from zeromem_kernels.layout import Continued, neighbours, pointer, transpose
@@ -29,8 +30,8 @@ T = TypeVar("T")
 class BankView:
     """Everything about one bank that a search reads, in NumPy; `stack.py` puts banks side by side.
 
-    `term_vectors` float32 [n, D] of the bank's words are in order of arrival, `term_keys` int64 [n] ascend,
-    and `term_rows` int64 [n] is where the vector of each key is.
+    `speaks` bool [entities] marks those who speak. `term_vectors` float32 [n, D] of the bank's words are
+    in order of arrival, `term_keys` int64 [n] ascend, `term_rows` int64 [n] is where each one's vector is.
     """
 
     rows: Rows
@@ -43,6 +44,7 @@ class BankView:
     told: Table
     replies: Table
     graph: EntityContextGraph
+    speaks: np.ndarray
     segments: tuple[Segment, ...]
     learned: tuple[WeightSegment, ...]
     term_keys: np.ndarray
@@ -63,6 +65,7 @@ def bank_view(
     What an ancestor of the bank had is grown, not made again. `timings` gains the seconds spent here as
     bm25_s (what grows: words, pairs, names) and graph_s (what is put in order).
     """
+    vectors = index.column(bank, "terms", "vector")
 
     def timed(stage: str, make: Callable[[], T]) -> T:
         begin = time.perf_counter()
@@ -82,7 +85,7 @@ def bank_view(
             key,
             lambda: timed(
                 "graph_s",
-                lambda: _assemble(rows, levels, ledger, index.facts(bank, "terms"), config, before),
+                lambda: _assemble(rows, levels, ledger, vectors, config, before),
             ),
         )
 
@@ -98,54 +101,75 @@ def _assemble(
     rows: Rows,
     levels: Levels,
     ledger: Ledger,
-    terms: dict[str, np.ndarray],
+    term_vectors: np.ndarray,
     config: Config,
     before: BankView | None,
 ) -> BankView:
     units, entities = len(rows.unit_rows), len(rows.entity_keys)
     ptr, entity = rows.incidence
-    old_graph = old_incidence = None
+    old_graph = old_incidence = old = None
     if before is not None and (moved := continued(rows, before.rows)) is not None:
+        old = before
         old_graph = before.graph.made, Continued(before.units, moved)
         table = before.incidence_transposed
         old_incidence = (table.indptr, table.indices), Continued(len(before.rows.sentence_rows), moved)
     back, sentence = transpose(ptr, entity, entities, old_incidence)
-    next_to, beside = neighbours(rows.bounds)
     weights = ones(len(entity))
-    replying = np.zeros(units, bool)
-    replying[rows.replies] = True
+    speaks = np.zeros(entities, bool)
+    speaks[rows.entity_place[ledger.speakers]] = True
     return BankView(
         rows, levels,
-        windows_of_unit=from_ranges(levels.windows.low, levels.windows.high),
-        neighbours=Table(next_to, beside, ones(len(beside))),
+        windows_of_unit=levels.windows_of_unit,
+        neighbours=_neighbours(rows, old),
         incidence=Table(ptr, entity, weights),
         incidence_transposed=Table(back, sentence, weights),
         given=from_pairs(*rows.given, units),
         told=from_pairs(*rows.told, entities),
-        replies=Table(pointer(replying), (rows.replies - 1).astype(np.int32), ones(len(rows.replies))),
+        replies=_replies(rows, old),
         graph=build_graph(rows.counts, rows.bounds, entities, config.chain_weight, old_graph),
+        speaks=speaks,
         segments=ledger.segments,
         learned=ledger.learned,
-        term_keys=terms["key"][ledger.term_order], term_rows=ledger.term_order,
-        term_vectors=terms["vector"],
+        term_keys=ledger.term_keys, term_rows=ledger.term_order,
+        term_vectors=term_vectors,
     )  # fmt: skip
 
 
+def _neighbours(rows: Rows, old: BankView | None) -> Table:
+    """The units beside each unit; of the old sessions only the last one changes."""
+    start = int(old.rows.bounds[-2]) if old is not None and len(old.rows.bounds) > 1 else 0
+    ptr, beside = neighbours(rows.bounds[np.searchsorted(rows.bounds, start) :] - start)
+    fresh = Table(ptr, beside, ones(len(beside)))
+    return fresh if old is None else spliced_rows(old.neighbours, start, fresh, start)
+
+
+def _replies(rows: Rows, old: BankView | None) -> Table:
+    """The unit that each unit replies to."""
+    start, known = (old.units, len(old.replies.indices)) if old is not None else (0, 0)
+    fresh = rows.replies[known:]
+    replying = np.zeros(len(rows.unit_rows) - start, bool)
+    replying[fresh - start] = True
+    table = Table(pointer(replying), (fresh - 1).astype(np.int32), ones(len(fresh)))
+    return table if old is None else spliced_rows(old.replies, start, table, 0)
+
+
 def _rows_and_levels(index: MemoryIndex, bank: Bank, ledger: Ledger, config: Config) -> tuple[Rows, Levels]:
-    rows = canonical_rows(index, bank, ledger)
     windows = episodes = before = None
+    past: tuple[Rows, Levels] | None = bank.past("rows")
+    rows = None if past is None else appended_rows(index, bank, ledger, past[0])
+    rows = rows or canonical_rows(index, bank, ledger)
+    levelled = rows.vectors, rows.bounds, rows.time, rows.words_ptr
     if config.window_vectors == "encoded":
         windows = stored_spans(index, bank, rows, WINDOW_LEVEL)
         episodes = stored_spans(index, bank, rows, EPISODE_LEVEL)
-    past = bank.past("rows")
     if past is not None:
         old, levels = past
         if windows is None and continued(rows, old) is not None:
-            return rows, grow_levels(rows.vectors, rows.bounds, rows.time, config, levels, old.bounds)
+            return rows, grow_levels(*levelled, config, levels, old.bounds)
         # units that were added since are nowhere there
         there = np.append(old.unit_place, np.full(len(rows.unit_place) - len(old.unit_place), -1, np.int32))
         before = levels, there[rows.unit_rows].astype(np.int64)
-    return rows, build_levels(rows.vectors, rows.bounds, rows.time, config, windows, episodes, before)
+    return rows, build_levels(*levelled, config, windows, episodes, before)
 
 
 def stored_spans(index: MemoryIndex, bank: Bank, rows: Rows, level: int) -> Encoded:

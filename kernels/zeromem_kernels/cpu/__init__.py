@@ -8,7 +8,8 @@ from zeromem_kernels.cpu.activation import propagate
 from zeromem_kernels.cpu.combine import reset_parts, unit_scores, weighted_sum
 from zeromem_kernels.cpu.fit import temporal_fit, type_fit
 from zeromem_kernels.cpu.gather import pieces
-from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, stable_order
+from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, number_keys, stable_order
+from zeromem_kernels.cpu.intervals import sum_cosines, sum_norms
 from zeromem_kernels.cpu.layout import (
     fill_colours,
     fill_covering,
@@ -59,6 +60,7 @@ __all__ = [
     "gather_rows",
     "lookup",
     "min_max",
+    "number_keys",
     "order_sessions",
     "ordered_topk",
     "phrase_scatter",
@@ -76,6 +78,8 @@ __all__ = [
     "spmm",
     "stable_order",
     "subject_scatter",
+    "sum_cosines",
+    "sum_norms",
     "temporal_fit",
     "type_fit",
     "unit_scores",

@@ -119,7 +119,29 @@ def order_sessions(session, turn, arrival, earliest, starts, order, number):
 
 
 @njit(nogil=True, cache=True)
-def fill_transpose(old_back, old_rows, moved, ptr, column, first, back, cursor, rows):
+def copy_rows(old_ptr, old_first, moved, ptr, first, cursor, old_indices, indices, old_weights, weights):
+    """Copy the entries of old row c to the beginning of row `moved[c]`; `cursor` of a row is behind them.
+
+    Rows of a table begin at `first`, those of the old one at `old_first`. Neighbours that still lie side by
+    side are copied at once. Without weights, `weights` is empty.
+    """
+    c = 0
+    while c < len(moved):
+        begin = old_ptr[old_first + c]
+        shift = ptr[first + moved[c]] - begin
+        while c < len(moved) and ptr[first + moved[c]] - old_ptr[old_first + c] == shift:
+            c += 1
+            cursor[moved[c - 1]] = old_ptr[old_first + c] + shift
+        end = old_ptr[old_first + c]
+        for at in range(begin, end):
+            indices[at + shift] = old_indices[at]
+        if len(weights) > 0:
+            for at in range(begin, end):
+                weights[at + shift] = old_weights[at]
+
+
+@njit(nogil=True, cache=True)
+def fill_transpose(old_back, old_rows, moved, ptr, column, first, back, cursor, rows, no_weights):
     """Rows by column, where those before `first` were there and old column c is now `moved[c]`.
 
     `back` is 0 on entry and the pointer at the end.
@@ -132,12 +154,7 @@ def fill_transpose(old_back, old_rows, moved, ptr, column, first, back, cursor, 
         back[c] += back[c - 1]
     for c in range(len(cursor)):
         cursor[c] = back[c]
-    for c in range(len(moved)):
-        at = cursor[moved[c]]
-        for p in range(old_back[c], old_back[c + 1]):
-            rows[at] = old_rows[p]
-            at += 1
-        cursor[moved[c]] = at
+    copy_rows(old_back, 0, moved, back, 0, cursor, old_rows, rows, no_weights, no_weights)
     for row in range(first, len(ptr) - 1):
         for at in range(ptr[row], ptr[row + 1]):
             rows[cursor[column[at]]] = row
@@ -159,10 +176,18 @@ def fill_graph(
         indptr[unit] = old_indptr[unit]
         degree[unit] = old_degree[unit]
     at = old_indptr[kept]
+    stays = len(moved) == len(cursor)
     for p in range(at):
-        other = old_indices[p]
-        indices[p] = other if other < old_units else units + moved[other - old_units]
         weights[p] = old_weights[p]
+    if stays:
+        shift = units - old_units
+        for p in range(at):
+            other = old_indices[p]
+            indices[p] = other + (shift if other >= old_units else 0)
+    else:
+        for p in range(at):
+            other = old_indices[p]
+            indices[p] = other if other < old_units else units + moved[other - old_units]
     s = len(bounds) - 2
     while s > 0 and bounds[s] > kept:
         s -= 1
@@ -196,13 +221,9 @@ def fill_graph(
         indptr[node] += indptr[node - 1]
     for e in range(len(cursor)):
         cursor[e] = indptr[units + e]
-    for e in range(len(moved)):
-        at = cursor[moved[e]]
-        for p in range(old_indptr[old_units + e], old_indptr[old_units + e + 1]):
-            indices[at] = old_indices[p]
-            weights[at] = old_weights[p]
-            at += 1
-        cursor[moved[e]] = at
+    copy_rows(
+        old_indptr, old_units, moved, indptr, units, cursor, old_indices, indices, old_weights, weights
+    )
     for unit in range(old_units, units):
         total = 0
         for p in range(ptr[unit], ptr[unit + 1]):
