@@ -52,7 +52,7 @@ class Questions:
         return made
 
     def bm25(self, level: str) -> Tensor:
-        """BM25 over the documents of units, spans, windows or episodes; not kept: one view asks for it once."""
+        """BM25 over the documents of units, spans, windows or episodes; not kept, it is read once."""
         found: Tensor | None = self.__dict__.get(f"bm25_{level}")
         return self._bm25(level) if found is None else found
 
