@@ -20,7 +20,7 @@ from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -32,6 +32,8 @@ from zeromem_kernels.slices import Slices, build_slices
 from zeromem_kernels.transfer import to_device
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Csr(NamedTuple):
@@ -267,6 +269,21 @@ def _fit_for_triton(index: int) -> bool:
 def _pool(workers: int, process: int) -> ThreadPoolExecutor:
     """The pool of this process: a fork inherits the object without its threads."""
     return ThreadPoolExecutor(workers, thread_name_prefix="zeromem")
+
+
+def run_parts(part: Callable[[int, int], T], sizes: np.ndarray, least: int) -> list[T]:
+    """`part(first, last)` for runs of items whose `sizes` add up to about the same, on torch's threads.
+
+    One run, in this thread, where all sizes together are below twice `least`.
+    """
+    ends = np.cumsum(sizes)
+    count = min(torch.get_num_threads(), int(ends[-1]) // least if len(ends) else 0)
+    if count <= 1:
+        return [part(0, len(sizes))]
+    shares = ends[-1] * np.arange(1, count) // count
+    edges = [0, *np.searchsorted(ends, shares).tolist(), len(sizes)]
+    pool = _pool(torch.get_num_threads(), os.getpid())
+    return [job.result() for job in [pool.submit(part, *run) for run in pairwise(edges)]]
 
 
 def run_tiles(kernel: Callable[..., None], tiles: Tiles, *args: Any) -> None:

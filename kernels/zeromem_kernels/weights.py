@@ -16,7 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from zeromem_kernels.tiles import Csr, compiled, expand
+from zeromem_kernels.tiles import Csr, compiled, expand, run_parts
+
+# entries of a thread's part; fewer are done before another thread has begun
+_LEAST_ROOM = 1 << 16
 
 
 class Counts(NamedTuple):
@@ -133,18 +136,23 @@ def weigh(asked: Asked, unit_ptr: Tensor, documents: Documents, k1: float, b: fl
     if cpu := compiled(banks):
         widest = int((documents.high - documents.low).max()) if len(documents.low) else 0
         room = torch.minimum((asked.end - asked.begin) * widest, sizes[banks])
-        ptr = torch.zeros(len(banks) + 1, dtype=torch.int64)
-        found = torch.empty(int(room.sum()), dtype=torch.int32)
-        weights = torch.empty(len(found))
         most = int(sizes.max()) if len(sizes) else 0
-        seen, touched = torch.zeros((2, most), dtype=torch.int32)
-        given = (*asked, unit_ptr, *documents, average)
-        cpu.weigh_terms(
-            *(x.numpy() for x in given), float(k1), float(b),
-            *(x.numpy() for x in (seen, touched, ptr, found, weights)),
-        )  # fmt: skip
-        total = int(ptr[-1])
-        return Csr(ptr, found[:total], weights[:total])
+
+        def some(first: int, last: int) -> Csr:
+            ptr = torch.zeros(last - first + 1, dtype=torch.int64)
+            found = torch.empty(int(room[first:last].sum()), dtype=torch.int32)
+            weights = torch.empty(len(found))
+            seen, touched = torch.zeros((2, most), dtype=torch.int32)
+            terms = (banks[first:last], asked.begin[first:last], asked.end[first:last])
+            given = (*terms, asked.units, asked.counts, unit_ptr, *documents, average)
+            cpu.weigh_terms(
+                *(x.numpy() for x in given), float(k1), float(b),
+                *(x.numpy() for x in (seen, touched, ptr, found, weights)),
+            )  # fmt: skip
+            total = int(ptr[-1])
+            return Csr(ptr, found[:total], weights[:total])
+
+        return _below_each_other(run_parts(some, room.numpy(), _LEAST_ROOM))
     which, at = expand(asked.begin, asked.end - asked.begin)
     unit = unit_ptr[banks[which]] + asked.units[at]
     member, document = expand(documents.low[unit], (documents.high - documents.low)[unit])
@@ -185,6 +193,16 @@ def term_peaks(postings: Csr) -> Tensor:
     )
     found = torch.zeros(len(counts), device=counts.device)
     return found.scatter_reduce_(0, row, postings.weights, "amax")
+
+
+def _below_each_other(parts: Sequence[Csr]) -> Csr:
+    """Tables one below the other."""
+    if len(parts) == 1:
+        return parts[0]
+    sizes = torch.cat([part.indptr.diff() for part in parts])
+    ptr = torch.zeros(len(sizes) + 1, dtype=torch.int64)
+    torch.cumsum(sizes, 0, out=ptr[1:])
+    return Csr(ptr, torch.cat([p.indices for p in parts]), torch.cat([p.weights for p in parts]))
 
 
 def weigh_collection(

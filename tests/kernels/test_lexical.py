@@ -17,6 +17,7 @@ from zeromem_gpu.build.graph import build_graph
 from zeromem_gpu.build.learned import weight_segment
 from zeromem_gpu.build.lexical import Segment, build_segment, build_stream
 from zeromem_gpu.config import Config
+from zeromem_kernels import weights as weights_module
 from zeromem_kernels.lexical import (
     Phrases,
     Ragged,
@@ -30,7 +31,7 @@ from zeromem_kernels.lexical import (
 )
 from zeromem_kernels.tiles import Tiles, compiled, torch_forms
 from zeromem_kernels.topk import ordered_topk
-from zeromem_kernels.weights import Counts, Documents, Places, gather_counts, given, weigh
+from zeromem_kernels.weights import Asked, Counts, Documents, Places, gather_counts, given, weigh
 
 every_tiling = pytest.mark.parametrize("tiling", TILINGS)
 UNITS = (7, 0, 63, 1, 120, 30)
@@ -349,3 +350,47 @@ def test_subjects(tiling: str) -> None:
                 for i, s in enumerate(speakers[block.bank])
             ]
             assert fast[block.at, c].tolist() == expected
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize("width", [1, 32])
+def test_bm25_of_a_bank_of_several_blocks(width: int, ascending: bool) -> None:
+    # more rows than the compiled form fills at a time
+    rng = np.random.default_rng(6)
+    rows, terms = (1 << 17) // width + 77, 9
+    axis = Tiles(torch.tensor([1, 1]), width).axis(pointer([5, rows]))
+    tables = [(np.zeros(3), [], []), []]
+    documents = [rng.permutation(rows)[: rng.integers(0, rows)] for _ in range(terms)]
+    documents = [np.sort(one) for one in documents] if ascending else documents
+    ptr = np.append(0, np.cumsum([len(one) for one in documents]))
+    tables[1] = (ptr, np.concatenate(documents), rng.random(ptr[-1]))
+    slots = [rng.integers(-1, terms, size=rng.integers(0, 6)).tolist() for _ in range(2 * width)]
+    asked = ragged(slots)
+    shares = torch.from_numpy(rng.random(len(asked.values))).float()
+    plain, fast = both(lambda: bm25(stacked(tables), pointer([2, terms]), asked, axis, shares))
+    np.testing.assert_allclose(fast.numpy(), plain.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_terms_weighed_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    units, terms = 300, 40
+    begin = np.cumsum(rng.integers(0, 9, size=terms))
+    end = np.append(begin[1:], begin[-1] + 5)
+    at = torch.from_numpy(np.concatenate([np.sort(rng.choice(units, n, False)) for n in end - begin])).int()
+    first = int(begin[0])
+    asked = Asked(
+        torch.zeros(terms, dtype=torch.int64), torch.from_numpy(begin - first),
+        torch.from_numpy(end - first), at, torch.ones_like(at),
+    )  # fmt: skip
+    row = torch.arange(units, dtype=torch.int32)
+    documents = Documents(pointer([units]), torch.arange(units) % 7 + 1, (row - 1).clamp(min=0), row + 1)
+    alone = weigh(asked, pointer([units]), documents, 1.2, 0.3)
+    monkeypatch.setattr(weights_module, "_LEAST_ROOM", 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        together = weigh(asked, pointer([units]), documents, 1.2, 0.3)
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(alone[:3], together[:3], strict=True):
+        assert torch.equal(one, other)

@@ -53,9 +53,9 @@ class Questions:
         return made
 
     def bm25(self, level: str) -> Tensor:
-        """BM25 over the documents of units, spans, windows or episodes."""
-        found: Tensor = getattr(self, f"bm25_{level}")
-        return found
+        """BM25 over the documents of units, spans, windows or episodes; not kept, it is read once."""
+        found: Tensor | None = self.__dict__.get(f"bm25_{level}")
+        return self._bm25(level) if found is None else found
 
     @cached_property
     def queries(self) -> Tensor:

@@ -155,18 +155,27 @@ def subject_scatter(
         base = starts[t]
         units = starts[t + 1] - base
         out[base : starts[t + 1]] = 0.0
+        first_slot = query_ptr[t * width]
+        entries = query_ptr[(t + 1) * width] - first_slot
+        # by entity, a chain of the places that name it, and their columns
+        asked = np.full(node_ptr[b + 1] - node_ptr[b] - units, -1, np.int64)
+        before, column = np.empty(entries, np.int64), np.empty(entries, np.int64)
         for c in range(width):
-            slot = t * width + c
-            for q in range(query_ptr[slot], query_ptr[slot + 1]):
+            for q in range(query_ptr[t * width + c], query_ptr[t * width + c + 1]):
                 if subjects[q] < 0:
                     continue
+                before[q - first_slot], column[q - first_slot] = asked[subjects[q]], c
+                asked[subjects[q]] = q - first_slot
                 row = node_ptr[b] + units + subjects[q]
                 for p in range(indptr[row], indptr[row + 1]):
-                    i = base + indices[p]
-                    out[i, c] = max(out[i, c], np.float32(0.5))
-                for i in range(units):
-                    if speaker[unit_ptr[b] + i] == subjects[q]:
-                        out[base + i, c] = 1.0
+                    if indices[p] < units:
+                        out[base + indices[p], c] = 0.5
+        for i in range(units if entries > 0 else 0):
+            voice = speaker[unit_ptr[b] + i]
+            q = asked[voice] if voice >= 0 else -1
+            while q >= 0:
+                out[base + i, column[q]] = 1.0
+                q = before[q]
 
 
 @njit(nogil=True, cache=True)
