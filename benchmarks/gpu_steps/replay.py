@@ -7,47 +7,36 @@ bit for bit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from benchmarks.gpu_bench import Bench
-from benchmarks.gpu_locomo import AXES, ENTITY_SHARE, Batch, toy
+from benchmarks.gpu_locomo import AXES, ENTITY_SHARE, Batch
 from benchmarks.gpu_steps.workloads import GAMMA, TOLERANCE, Workloads
 from zeromem_kernels.activation import propagate
 from zeromem_kernels.fusion import fuse
 from zeromem_kernels.pagerank import personalized_pagerank
 from zeromem_kernels.replay import CudaCapture, Matrices, Replays
 from zeromem_kernels.reset import node_rows, reset_vector
+from zeromem_kernels.tiles import torch_forms
 from zeromem_kernels.topk import ordered_topk
 
 _INPUTS = ("seeds", "similarity", "prior", "hierarchy_scores", "share")
-KEPT, LIVE_MATRICES = 5, 24
-
-
-class Lengths(NamedTuple):
-    """Steps of activation, sweeps of PageRank (None: as many as its tolerance takes), candidates."""
-
-    steps: int
-    sweeps: int | None
-    candidates: int
+CANDIDATES, KEPT, LIVE_MATRICES = 24, 5, 24
 
 
 def run(bench: Bench, work: Workloads) -> None:
     """A bank of some fifty nodes, where launches are all there is, and LoCoMo."""
-    if bench.dry:
-        # each sweep and each round of a top-k is many operations of the interpreter
-        one(bench, toy(bench.device, 1), Lengths(1, 1, 2))
-        return
-    for batch in (work.small, *([work.locomo] if work.locomo else [])):
-        one(bench, batch, Lengths(2, None, 24))
+    for batch in (work.small, *([work.locomo] if work.locomo and not bench.dry else [])):
+        one(bench, batch)
 
 
-def one(bench: Bench, batch: Batch, lengths: Lengths) -> None:
+def one(bench: Bench, batch: Batch) -> None:
     """Check and time one batch."""
-    chain = searching(batch, lengths)
+    chain = searching(batch, torch_forms if bench.dry else nullcontext)
     given = {name: getattr(batch, name) for name in _INPUTS}
     others = given | {"seeds": given["seeds"].flip(0), "prior": given["prior"].flip(0)}
     replays = Replays(capture=CudaCapture() if bench.device.type == "cuda" else called_again)
@@ -71,33 +60,37 @@ def one(bench: Bench, batch: Batch, lengths: Lengths) -> None:
         return "" if len(replays) == 1 else "nothing was captured"
 
     title = f"{batch.work.name} {batch.tiles.width}x{len(batch.tiles)}"
-    with bench.triton():
-        bench.check(f"replay {title}", both, fault)
+    bench.check(f"replay {title}", both, fault)
     # what was captured there also poisons its memory
     replays.drop()
     launched = bench.time(f"launched one by one {title}", partial(chain, given))
     bench.time(f"replayed as one graph {title}", partial(replayed, given), library=launched)
 
 
-def searching(batch: Batch, lengths: Lengths) -> Callable[[Matrices], Matrices]:
-    """Activation, reset, PageRank, both lists and their fusion; asks the device nothing once it has run."""
+def searching(
+    batch: Batch, forms: Callable[[], AbstractContextManager[None]]
+) -> Callable[[Matrices], Matrices]:
+    """Activation, reset, PageRank, both lists and their fusion; asks the device nothing once it has run.
+
+    A dry run takes the torch forms: the kernels have dry runs of their own.
+    """
     axes, work = {name: batch.axis(name) for name in AXES}, batch.work
     units, entities, sentences, nodes = (axes[name] for name in AXES)
     unit_node = node_rows(units, entities, nodes)[0]
 
     def chain(given: Matrices) -> Matrices:
-        eta = propagate(
-            given["seeds"], given["similarity"], None, work.incidence, work.transposed, sentences, entities,
-            steps=lengths.steps, floor=0.05, sentence_floor=0.8, exclude_self=False,
-        )  # fmt: skip
-        reset = reset_vector(eta, given["prior"], entities, units, nodes, ENTITY_SHARE)
-        ranked = personalized_pagerank(
-            work.graph, reset, nodes, None,
-            gamma=GAMMA, tolerance=TOLERANCE, sweeps=lengths.sweeps, storage=torch.float16,
-        )  # fmt: skip
-        graph = ordered_topk(ranked.pi[unit_node], units, lengths.candidates)
-        hierarchy = ordered_topk(given["hierarchy_scores"], units, lengths.candidates)
-        top = fuse(graph, hierarchy, given["share"], units, KEPT)
+        with forms():
+            eta = propagate(
+                given["seeds"], given["similarity"], None, work.incidence, work.transposed,
+                sentences, entities, steps=2, floor=0.05, sentence_floor=0.8, exclude_self=False,
+            )  # fmt: skip
+            reset = reset_vector(eta, given["prior"], entities, units, nodes, ENTITY_SHARE)
+            ranked = personalized_pagerank(
+                work.graph, reset, nodes, None, gamma=GAMMA, tolerance=TOLERANCE, storage=torch.float16
+            )
+            graph = ordered_topk(ranked.pi[unit_node], units, CANDIDATES)
+            hierarchy = ordered_topk(given["hierarchy_scores"], units, CANDIDATES)
+            top = fuse(graph, hierarchy, given["share"], units, KEPT)
         return {"pi": ranked.pi, "scores": top.scores, "rows": top.rows}
 
     return chain
