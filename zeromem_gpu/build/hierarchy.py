@@ -244,7 +244,8 @@ def _window_cosines(
         wanted &= ~known
     here = np.flatnonzero(wanted)
     if windows.vectors is None:
-        pair, norm = np.union1d(here - 1, here), np.zeros(len(session))
+        wanted[:-1] |= wanted[1:]
+        pair, norm = np.flatnonzero(wanted), np.zeros(len(session))
         norm[pair] = sum_norms(*vectors, windows.first[pair], windows.end[pair])
         cosine[here] = sum_cosines(*vectors, windows.first, windows.end, norm, here)
         return cosine

@@ -9,6 +9,7 @@ import numpy as np
 from zeromem_gpu.build.facts import SPEAKER_PART
 from zeromem_gpu.build.ragged import expand, first_from
 from zeromem_gpu.build.tails import extended
+from zeromem_kernels.grouping import distinct_keys
 from zeromem_kernels.layout import pointer
 
 Table = dict[str, np.ndarray]
@@ -85,7 +86,7 @@ def find_pairs(
     key = entities["key"]
     order = np.lexsort((key[entity], unit))
     unit, entity, count = unit[order], entity[order], count[order]
-    pair = np.unique(np.concatenate(sentence).astype(np.int64) << 32 | np.concatenate(member))
+    pair, _ = distinct_keys(np.concatenate(sentence).astype(np.int64) << 32 | np.concatenate(member))
     home, inside = pair >> 32, pair & 0xFFFFFFFF
     order = np.lexsort((key[inside], home))
     return EntityPairs(
@@ -122,7 +123,7 @@ def _sum_pairs(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Distinct (first, second) with their counts added up."""
     key = first.astype(np.int64) << 32 | second
-    distinct, inverse = np.unique(key, return_inverse=True)
+    distinct, inverse = distinct_keys(key)
     total = np.bincount(inverse, weights=count, minlength=len(distinct)).astype(np.int64)
     return distinct >> 32, distinct & 0xFFFFFFFF, total
 
@@ -132,7 +133,7 @@ def _merge(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Join two lists of distinct (unit, entity, count); counts of a pair in both are combined."""
     key = np.concatenate([left[0] << 32 | left[1], right[0].astype(np.int64) << 32 | right[1]])
-    distinct, inverse = np.unique(key, return_inverse=True)
+    distinct, inverse = distinct_keys(key)
     count = np.zeros(len(distinct), np.int64)
     count[inverse[: len(left[0])]] = left[2]
     slot = inverse[len(left[0]) :]

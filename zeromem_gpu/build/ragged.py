@@ -79,7 +79,10 @@ def from_pairs(row: np.ndarray, column: np.ndarray, rows: int, weights: np.ndarr
     """Rows from (row, column) pairs in any order; columns ascend inside a row."""
     if len(row) == 0:
         return Rows(np.zeros(rows + 1, np.int64), np.empty(0, np.int32), ones(0))
-    order = _ordered(row, _ordered(column, np.arange(len(row))))
+    order = np.arange(len(row))
+    if (column[1:] < column[:-1]).any():
+        order = _ordered(column, order)
+    order = _ordered(row, order)
     given = None if weights is None else weights.astype(np.float32)
     return Rows(
         pointer(np.bincount(row, minlength=rows)), checked_int32(column[order]),

@@ -36,7 +36,6 @@ class BankView:
 
     rows: Rows
     levels: Levels
-    windows_of_unit: Table
     neighbours: Table
     incidence: Table
     incidence_transposed: Table
@@ -55,6 +54,11 @@ class BankView:
     def units(self) -> int:
         """How many units are live."""
         return len(self.rows.unit_rows)
+
+    @property
+    def windows_of_unit(self) -> Table:
+        """The windows around each unit."""
+        return self.levels.windows_of_unit
 
 
 def bank_view(
@@ -119,7 +123,6 @@ def _assemble(
     speaks[rows.entity_place[ledger.speakers]] = True
     return BankView(
         rows, levels,
-        windows_of_unit=levels.windows_of_unit,
         neighbours=_neighbours(rows, old),
         incidence=Table(ptr, entity, weights),
         incidence_transposed=Table(back, sentence, weights),
