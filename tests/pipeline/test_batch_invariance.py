@@ -18,11 +18,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.pipeline.engine_runs import Asked, assert_same
 from tests.pipeline.odd import odd_memory, odd_questions
 from tests.support import HashEncoder, small_memory
 from zeromem_gpu import Config, Memory, Trace
+from zeromem_gpu.retrieve import groups
 from zeromem_gpu.retrieve.engine import retrieve
 
 COUNT = 96
@@ -90,6 +92,18 @@ def test_order_and_splits(asked: Asked, config: Config) -> None:
     assert_same(whole, part(asked, order).engine(config), order)
     assert_same(whole, asked.engine(config.replace(batch_bytes=1 << 20)))
     assert_same(whole, part(asked, order).engine(config.replace(batch_bytes=1 << 20)), order)
+
+
+def test_a_tile_for_each_thread(asked: Asked, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = asked.engine(config)
+    monkeypatch.setattr(groups, "_LARGE_BYTES", 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        for rows in (list(range(COUNT)), [5], [7, 8], list(range(11))):
+            assert_same(whole, part(asked, rows).engine(config), rows)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_banks_beside_it(asked: Asked, config: Config) -> None:

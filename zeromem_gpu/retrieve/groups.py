@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from zeromem_gpu.build.stack import Lexicon, Stack
@@ -22,6 +23,8 @@ from zeromem_kernels.transfer import to_device
 from zeromem_kernels.weights import Asked, Counts, gather_counts
 
 WIDEST = 32
+# working memory of a column from which on a tile is worth a thread of its own: about 8,000 turns
+_LARGE_BYTES = 1 << 20
 # float32 matrices of an axis that are alive at the worst moment; measured, rounded up
 _LIVE = {"units": 22, "nodes": 4, "sentences": 8}
 # the same for sentences where activation visits few of them
@@ -143,9 +146,12 @@ def cut(
         mine = order[begin : begin + count]
         begin += count
         widest = _widest(int(needs[bank]), budget)
+        if stack.device.type == "cpu" and needs[bank] >= _LARGE_BYTES:
+            # a tile is one thread's: a large bank's few questions make a tile for each thread
+            widest = min(widest, _power_of_two(-(-count * len(present) // torch.get_num_threads())))
         for first in range(0, count, widest):
             part = mine[first : first + widest]
-            width = 1 << (len(part) - 1).bit_length()
+            width = _power_of_two(len(part))
             tiles.setdefault(width, []).append((bank, part))
     for width in sorted(tiles, reverse=True):
         for run in _within(tiles[width], needs, width, budget):
@@ -154,6 +160,11 @@ def cut(
                 query[at, : len(mine)] = mine
             bank = np.array([bank for bank, _ in run])
             yield Group(stack, batch, Tiles.of(bank, width, stack.device), query.reshape(-1))
+
+
+def _power_of_two(count: int) -> int:
+    """The least power of two that is not below a count of at least 1."""
+    return 1 << (count - 1).bit_length()
 
 
 def _widest(need: int, budget: int) -> int:
