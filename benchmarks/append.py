@@ -4,8 +4,8 @@
     python -m benchmarks.append --sizes 1000,3000 --banks 100
 
 Encoder and entity extractor are left out on both sides. A turn is added at the end of the newest session,
-at the end of an older one, or opens a session; the rebuild adds all turns of the bank and makes it ready. The
-second half of that alone, from facts that are kept, stands beside it.
+at the end of an older one, or opens a session; the rebuild adds all turns of the bank and makes it ready.
+The second half of that alone, from facts that are kept, stands beside it.
 """
 
 from __future__ import annotations
