@@ -4,9 +4,9 @@
     TRITON_INTERPRET=1 python benchmarks/gpu.py --dry-run
 
 Needs torch, triton and numpy alone (CuPy and cuVS for what needs them) and at most 22 GiB of memory, an RTX
-4090's. LoCoMo is measured where `python -m benchmarks.prepare_gpu` has written its file. A wrong result
-ends its step and is not timed. The dry run goes through every step at toy size without a device; its times
-mean nothing.
+4090's. LoCoMo is measured where `python -m benchmarks.prepare_gpu` has written its file, whole retrieval
+where `python -m benchmarks.prepare_engine` has. A wrong result ends its step and is not timed. The dry run
+goes through every step at toy size without a device; its times mean nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from benchmarks.gpu_steps import (
     baselines,
     ceilings,
     encoding,
+    engine,
     fusion,
     lexical,
     pagerank,
@@ -58,6 +59,7 @@ STEPS: dict[str, Callable[[Bench, Workloads], None]] = {
     "similarity": similarity.run,
     "replay": replay.run,
     "encoding": encoding.run,
+    "engine": engine.run,
 }
 MEMORY_GIB = 22
 
@@ -69,6 +71,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--only", choices=STEPS, action="append", help="a step; may be given more than once"
     )
     parser.add_argument("--locomo", type=Path, default=ROOT / "benchmarks" / "gpu_locomo.npz")
+    parser.add_argument(
+        "--engine",
+        type=Path,
+        action="append",
+        help="a file of prepare_engine; default: all here",
+    )
     parser.add_argument("--out", type=Path, help="folder of gpu.json; default benchmarks/baseline/<gpu>")
     parser.add_argument(
         "--dry-run", action="store_true", help="toy sizes in Triton's interpreter, no device"
@@ -85,7 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         total = torch.cuda.get_device_properties(device).total_memory
         torch.cuda.set_per_process_memory_fraction(min(MEMORY_GIB * 2**30 / total, 1.0), device)
     chosen = options.only or list(STEPS)
-    work = Workloads(device, file, options.dry_run)
+    beside = [] if options.dry_run else sorted((ROOT / "benchmarks").glob("gpu_engine_*.npz"))
+    work = Workloads(device, file, options.dry_run, options.engine or beside)
     seconds: dict[str, float] = {}
     if not options.dry_run:
         begin = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -14,10 +15,15 @@ GAMMA, TOLERANCE = 0.6, 1e-6
 
 
 class Workloads:
-    """`file` is what `prepare_gpu` wrote, or None: LoCoMo is then left out (in a dry run a toy)."""
+    """`file` is what `prepare_gpu` wrote, or None: LoCoMo is then left out (in a dry run a toy).
 
-    def __init__(self, device: torch.device, file: Path | None, dry: bool) -> None:
-        self.device, self.dry, self._file = device, dry, file
+    `engines` are what `prepare_engine` wrote.
+    """
+
+    def __init__(
+        self, device: torch.device, file: Path | None, dry: bool, engines: Sequence[Path] = ()
+    ) -> None:
+        self.device, self.dry, self._file, self.engines = device, dry, file, engines
 
     @cached_property
     def locomo(self) -> Batch | None:

@@ -212,10 +212,10 @@ def stack_banks(views: Sequence[BankView], device: torch.device, *, half: bool =
             sound=True,
         ),
     )
-    return stack if device.type != "cuda" else _sliced(stack)
+    return stack if device.type != "cuda" else sliced(stack)
 
 
-def _sliced(stack: Stack) -> Stack:
+def sliced(stack: Stack) -> Stack:
     """The tables that the Triton forms gather from, as slices too."""
     sentences, entities, nodes = (stack.ptr[name] for name in ("sentences", "entities", "nodes"))
 
