@@ -59,17 +59,18 @@ def empty(rows: int, width: int, device: torch.device) -> Tensor:
 
 def _take(size: int) -> np.ndarray:
     """Kept memory of `size` bytes or a little more, or fresh memory."""
-    for bytes_, waiting in sorted(_kept.items()):
+    # keys alone: pairs would be allocated on the way, which may collect a matrix that then goes back here
+    for bytes_ in sorted(_kept):
         if size <= bytes_ <= 2 * size:
             try:
-                return waiting.pop()
-            except IndexError:
+                return _kept[bytes_].pop()
+            except (IndexError, KeyError):
                 continue
     return _pages(size)
 
 
 def _keep(memory: np.ndarray) -> None:
-    if sum(bytes_ * len(waiting) for bytes_, waiting in list(_kept.items())) + memory.nbytes <= MOST_KEPT:
+    if sum(bytes_ * len(_kept.get(bytes_, ())) for bytes_ in list(_kept)) + memory.nbytes <= MOST_KEPT:
         _kept.setdefault(memory.nbytes, deque()).append(memory)
 
 
