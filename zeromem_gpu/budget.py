@@ -13,7 +13,6 @@ import threading
 
 from zeromem_gpu.config import Config
 from zeromem_gpu.errors import OutOfMemory
-from zeromem_kernels.buffers import drop
 
 logger = logging.getLogger(__name__)
 
@@ -39,12 +38,15 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def release(device: str) -> None:
-    """Give freed memory back: garbage of the failed attempt, and what torch keeps of a CUDA device."""
+    """Give freed memory back: garbage of the failed attempt, kept buffers, what torch keeps of a device."""
+    # torch takes seconds to import, and encoders know this module
+    import torch
+
+    from zeromem_kernels.buffers import drop
+
     gc.collect()
     drop()
     if device.startswith("cuda"):
-        import torch
-
         torch.cuda.empty_cache()
 
 

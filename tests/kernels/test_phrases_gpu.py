@@ -83,7 +83,8 @@ def test_a_unit_that_says_a_phrase_again_and_again_counts_it_once(monkeypatch: p
 
 def test_no_phrase_reaches_into_another_bank() -> None:
     """Nothing separates the banks' streams here: the words of one would go on in the next."""
-    streams = [build_stream(np.array(raw), np.zeros(len(raw), int)) for raw in ([3, 2], [3, 2, 2], [], [3])]
+    words = [np.array(raw, np.int64) for raw in ([3, 2], [3, 2, 2], [], [3])]
+    streams = [build_stream(raw, np.zeros(len(raw), int)) for raw in words]
     stream = Stream(
         torch.from_numpy(np.concatenate([one.words for one in streams])),
         torch.from_numpy(np.concatenate([one.unit for one in streams])),

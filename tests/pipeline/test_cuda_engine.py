@@ -125,7 +125,7 @@ def test_shapes_that_return_are_replayed_with_the_values_of_the_day(
         assert len(replays) == (2 if at == 2 else 0)
     eager = device.launches
     device.launches, device.replays = 0, 0
-    asked = ('Who said "went to Oslo" to Cleo?', "What did Dan sell?", "Did Ann like Oslo, Bob?")
+    asked = ("Who met Cleo in Bergen?", "What did Dan sell?", "Did Ann like Oslo, Bob?")
     device.waits.clear()
     found = search(memory, asked)
     assert device.replays == 2
