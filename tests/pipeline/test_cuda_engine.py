@@ -249,6 +249,7 @@ def test_running_out_of_memory_on_a_card_halves_the_budget_and_goes_on(
     memory: Memory, plain: Memory, device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In a product of a library, and inside a kernel that says in its own words for what."""
+    memory._searcher._replays.drop()  # type: ignore[union-attr]
     device.failing.update({"aten.bmm": 1, "sweep": 1})
     same(search(memory, QUESTIONS), search(plain, QUESTIONS))
     assert not device.failing.total()
