@@ -3,14 +3,15 @@
 Fresh memory costs a page fault every 4 KiB, which takes longer than filling it. Within `reused` large
 matrices on the host come from memory that was asked for before, in huge pages where the system has them. A
 matrix goes back when nothing refers to its memory any more, neither a tensor nor a view of it. Some of it
-is kept from one search to the next, `MOST_KEPT` at most; `drop` gives that back to the system.
+is kept from one search to the next, `MOST_KEPT` at most, of the sizes used last; `drop` gives that back to
+the system.
 """
 
 from __future__ import annotations
 
 import mmap
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,8 +25,8 @@ MOST_KEPT = 1 << 30
 _LEAST_BYTES = 1 << 22
 _HUGE_PAGE = 1 << 21
 
-# by bytes; a deque's ends may be popped and pushed by many threads at once
-_kept: dict[int, deque[np.ndarray]] = {}
+# by bytes, those used last at the end; a deque's ends may be popped and pushed by many threads at once
+_kept: OrderedDict[int, deque[np.ndarray]] = OrderedDict()
 _wanted: ContextVar[bool] = ContextVar("wanted", default=False)
 
 
@@ -63,15 +64,34 @@ def _take(size: int) -> np.ndarray:
     for bytes_ in sorted(_kept):
         if size <= bytes_ <= 2 * size:
             try:
-                return _kept[bytes_].pop()
+                memory = _kept[bytes_].pop()
+                _kept.move_to_end(bytes_)
             except (IndexError, KeyError):
                 continue
+            return memory
     return _pages(size)
 
 
 def _keep(memory: np.ndarray) -> None:
-    if sum(bytes_ * len(_kept.get(bytes_, ())) for bytes_ in list(_kept)) + memory.nbytes <= MOST_KEPT:
-        _kept.setdefault(memory.nbytes, deque()).append(memory)
+    """Keep memory for later, in place of sizes that were used before it."""
+    mine = memory.nbytes
+    if mine > MOST_KEPT:
+        return
+    spare = MOST_KEPT - mine - sum(bytes_ * len(_kept.get(bytes_, ())) for bytes_ in list(_kept))
+    for bytes_ in list(_kept):
+        while spare < 0 and bytes_ != mine:
+            try:
+                _kept[bytes_].pop()
+            except (IndexError, KeyError):
+                _kept.pop(bytes_, None)
+                break
+            spare += bytes_
+    if spare >= 0:
+        _kept.setdefault(mine, deque()).append(memory)
+        try:
+            _kept.move_to_end(mine)
+        except KeyError:  # dropped by another thread meanwhile
+            return
 
 
 def _pages(size: int) -> np.ndarray:

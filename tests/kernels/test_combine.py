@@ -97,6 +97,31 @@ class TestBuffers:
             places = {(one := buffers.empty(self.rows, 32, CPU)).data_ptr() for _ in range(2)}
             assert place in places or one.data_ptr() == place
 
+    def test_sizes_used_last_are_kept_and_no_more_than_the_limit(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        size = 4 * self.rows * 32
+        monkeypatch.setattr(buffers, "MOST_KEPT", 6 * size)
+
+        def use(times: int, count: int) -> None:
+            with buffers.reused():
+                held = [buffers.empty(times * self.rows, 32, CPU) for _ in range(count)]
+            del held
+            gc.collect()
+
+        def kept() -> dict[int, int]:
+            return {bytes_ // size: len(waiting) for bytes_, waiting in buffers._kept.items() if waiting}
+
+        use(1, 6)
+        assert kept() == {1: 6}
+        use(3, 1)
+        assert kept() == {1: 3, 3: 1}, "the older size makes room"
+        use(1, 1)
+        use(5, 1)
+        assert kept() == {1: 1, 5: 1}, "the size that was not used since goes first"
+        use(7, 1)
+        assert kept() == {1: 1, 5: 1}, "what is too large in any case costs nobody a place"
+
     @pytest.mark.parametrize("view", ["rows", "numpy", "flat"])
     def test_a_view_keeps_its_memory(self, view: str) -> None:
         with buffers.reused():
