@@ -46,39 +46,34 @@ def fill_postings(terms, unit_ptr, first, end, seen, cursor, documents, counts):
 
 
 @njit(nogil=True, cache=True)
-def place_of(key, mask):
-    """Where to begin to look for a key among `mask` + 1 places."""
+def slot_of(slots, distinct, key):
+    """Where a key stands in an open table of places in `distinct`, or the empty slot (−1) it may take."""
+    mask = len(slots) - 1
     at = (key ^ (key >> 32)) * np.int64(-7046029254386353131)
-    return (at ^ (at >> 29)) & mask
+    at = (at ^ (at >> 29)) & mask
+    while slots[at] >= 0 and distinct[slots[at]] != key:
+        at = (at + 1) & mask
+    return at
 
 
 @njit(nogil=True, cache=True)
 def number_keys(keys, number):
     """Number the keys by first appearance: fills `number`, returns the distinct ones in that order."""
-    size = 1024
-    slots = np.full(size, -1, np.int64)
-    distinct = np.empty(size // 2, np.int64)
+    slots = np.full(1024, -1, np.int64)
+    distinct = np.empty(len(slots) // 2, np.int64)
     count = 0
     for row in range(len(keys)):
         key = keys[row]
-        at = place_of(key, size - 1)
-        while slots[at] >= 0 and distinct[slots[at]] != key:
-            at = (at + 1) & (size - 1)
+        at = slot_of(slots, distinct, key)
         if slots[at] < 0:
             if count == len(distinct):
-                size *= 4
-                more = np.empty(size // 2, np.int64)
+                slots = np.full(4 * len(slots), -1, np.int64)
+                more = np.empty(len(slots) // 2, np.int64)
                 more[:count] = distinct
                 distinct = more
-                slots = np.full(size, -1, np.int64)
                 for known in range(count):
-                    at = place_of(distinct[known], size - 1)
-                    while slots[at] >= 0:
-                        at = (at + 1) & (size - 1)
-                    slots[at] = known
-                at = place_of(key, size - 1)
-                while slots[at] >= 0:
-                    at = (at + 1) & (size - 1)
+                    slots[slot_of(slots, distinct, distinct[known])] = known
+                at = slot_of(slots, distinct, key)
             slots[at] = count
             distinct[count] = key
             count += 1
