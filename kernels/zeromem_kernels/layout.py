@@ -85,8 +85,8 @@ def transpose(
     rows = np.empty(len(column), np.int32)
     if cpu := compiled_host():
         old, how = before or ((_START, _NONE), _FROM_NOTHING)
-        cursor, none = np.empty(columns, np.int64), np.empty(0, np.float32)
-        cpu.fill_transpose(*old, how.moved, ptr, column, how.rows, back, cursor, rows, none)
+        cursor = np.empty(columns, np.int64)
+        cpu.fill_transpose(*old, how.moved, ptr, column, how.rows, back, cursor, rows)
     else:
         order = np.argsort(column, kind="stable")
         rows[:] = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))[order]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 
@@ -141,7 +142,7 @@ def copy_rows(old_ptr, old_first, moved, ptr, first, cursor, old_indices, indice
 
 
 @njit(nogil=True, cache=True)
-def fill_transpose(old_back, old_rows, moved, ptr, column, first, back, cursor, rows, no_weights):
+def fill_transpose(old_back, old_rows, moved, ptr, column, first, back, cursor, rows):
     """Rows by column, where those before `first` were there and old column c is now `moved[c]`.
 
     `back` is 0 on entry and the pointer at the end.
@@ -154,7 +155,8 @@ def fill_transpose(old_back, old_rows, moved, ptr, column, first, back, cursor, 
         back[c] += back[c - 1]
     for c in range(len(cursor)):
         cursor[c] = back[c]
-    copy_rows(old_back, 0, moved, back, 0, cursor, old_rows, rows, no_weights, no_weights)
+    none = np.empty(0, np.float32)
+    copy_rows(old_back, 0, moved, back, 0, cursor, old_rows, rows, none, none)
     for row in range(first, len(ptr) - 1):
         for at in range(ptr[row], ptr[row + 1]):
             rows[cursor[column[at]]] = row
