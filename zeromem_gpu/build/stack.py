@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from zeromem_gpu.build.hierarchy import Level
-from zeromem_gpu.build.learned import weight_segment
+from zeromem_gpu.build.learned import WeightSegment, weight_segment
 from zeromem_gpu.build.lexical import Segment, build_segment
 from zeromem_gpu.build.ordered import Vectors
 from zeromem_gpu.build.ragged import Rows as Table
@@ -239,22 +240,13 @@ def sliced(stack: Stack) -> Stack:
 
 def _lexicons(views: Sequence[BankView], places: Places, device: torch.device) -> tuple[Lexicon, ...]:
     """The segments of all banks, the first ones together, then the second ones …; some banks have fewer."""
-    depth = max(len(view.segments) for view in views)
-    padding: list[Segment] = []
-    if any(len(view.segments) < depth for view in views):
-        nothing = np.empty(0, np.int64)
-        padding = [build_segment(nothing, nothing, nothing, 0, 0)] * depth
-    chains = [[*view.segments, *padding][:depth] for view in views]
-    return tuple(_lexicon(level, places, device) for level in zip(*chains, strict=True))
+    chains = zip_longest(*(view.segments for view in views), fillvalue=_no_words())
+    return tuple(_lexicon(level, places, device) for level in chains)
 
 
 def _learned(views: Sequence[BankView], device: torch.device) -> tuple[Counts, ...]:
     """Token weights as `_lexicons` has words: the first segments of all banks, the second ones …."""
-    depth = max(len(view.learned) for view in views)
-    if depth == 0:
-        return ()
-    nothing = weight_segment(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32), 0, 0)
-    chains = [[*view.learned, *[nothing] * depth][:depth] for view in views]
+    chains = zip_longest(*(view.learned for view in views), fillvalue=_no_weights())
     return tuple(
         Counts(
             _lengths([one.tokens for one in level], device), _flat([one.tokens for one in level], device),
@@ -262,8 +254,20 @@ def _learned(views: Sequence[BankView], device: torch.device) -> tuple[Counts, .
             _flat([one.postings.indices for one in level], device),
             _flat([one.postings.weights for one in level], device),
         )
-        for level in zip(*chains, strict=True)
+        for level in chains
     )  # fmt: skip
+
+
+@cache
+def _no_words() -> Segment:
+    none = np.empty(0, np.int64)
+    return build_segment(none, none, none, 0, 0)
+
+
+@cache
+def _no_weights() -> WeightSegment:
+    none = np.empty(0, np.int32)
+    return weight_segment(none, none, np.empty(0, np.float32), 0, 0)
 
 
 def _flat(parts: Sequence[np.ndarray], device: torch.device) -> Tensor:
