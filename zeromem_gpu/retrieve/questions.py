@@ -25,10 +25,11 @@ from zeromem_kernels.tiles import Axis
 from zeromem_kernels.weights import Asked, given, weigh
 
 _OF_BOTH = (
-    "queries", "bm25_units", "phrase", "subject", "validity", "type_bits", "dated", "relational", "learned"
+    "queries", "phrase", "subject", "validity", "type_bits", "dated", "relational", "learned",
 )  # fmt: skip
 _OF_GRAPH = ("seeds", "near")
-_OF_HIERARCHY = ("bm25_spans", "bm25_windows", "bm25_episodes")
+# whose BM25 each view reads
+_LEVELS_OF_BOTH, _LEVELS_OF_HIERARCHY = ("units",), ("spans", "windows", "episodes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +42,10 @@ class Questions:
     def matrices(self) -> dict[str, Tensor | None]:
         """All that the views of the configuration read, by name."""
         views = self.config.views
-        names = _OF_BOTH + _OF_GRAPH * (views != "hierarchy") + _OF_HIERARCHY * (views != "graph")
-        return {name: getattr(self, name) for name in names}
+        names = _OF_BOTH + _OF_GRAPH * (views != "hierarchy")
+        levels = _LEVELS_OF_BOTH + _LEVELS_OF_HIERARCHY * (views != "graph")
+        scores = {_bm25_of(level): self.bm25(level) for level in levels}
+        return {name: getattr(self, name) for name in names} | scores
 
     @classmethod
     def fixed(cls, group: Group, config: Config, matrices: Mapping[str, Tensor | None]) -> Questions:
@@ -54,33 +57,13 @@ class Questions:
 
     def bm25(self, level: str) -> Tensor:
         """BM25 over the documents of units, spans, windows or episodes; not kept, it is read once."""
-        found: Tensor | None = self.__dict__.get(f"bm25_{level}")
+        found: Tensor | None = self.__dict__.get(_bm25_of(level))
         return self._bm25(level) if found is None else found
 
     @cached_property
     def queries(self) -> Tensor:
         """Question vectors, float32 [T, D, width]."""
         return self.group.queries
-
-    @cached_property
-    def bm25_units(self) -> Tensor:
-        """BM25 of units."""
-        return self._bm25("units")
-
-    @cached_property
-    def bm25_spans(self) -> Tensor:
-        """BM25 of local spans."""
-        return self._bm25("spans")
-
-    @cached_property
-    def bm25_windows(self) -> Tensor:
-        """BM25 of windows."""
-        return self._bm25("windows")
-
-    @cached_property
-    def bm25_episodes(self) -> Tensor:
-        """BM25 of episodes."""
-        return self._bm25("episodes")
 
     @cached_property
     def phrase(self) -> Tensor | None:
@@ -180,3 +163,8 @@ class Questions:
 
     def _axis(self, name: str) -> Axis:
         return self.group.axes[name]
+
+
+def _bm25_of(level: str) -> str:
+    """The name of a level's BM25 among the matrices."""
+    return f"bm25_{level}"
