@@ -14,7 +14,7 @@ from torch import Tensor
 from zeromem_kernels.checks import expect, expect_number, expect_whole
 from zeromem_kernels.scale import tile_reduce
 from zeromem_kernels.spmm import tile_spmm
-from zeromem_kernels.tiles import Axis, Csr, compiled, on_triton, run_tiles, slice_table
+from zeromem_kernels.tiles import Axis, Csr, compiled, mask_of, on_triton, run_tiles, slice_table
 
 _ROUNDING = 1e-5
 
@@ -97,11 +97,10 @@ def propagate(
             )  # fmt: skip
     if sentence_floor > 0 and (cpu := compiled(seeds)):
         total = torch.zeros_like(seeds)
-        mask = torch.empty((0, 0), dtype=torch.bool) if hidden is None else hidden
         floors = (np.float32(floor), np.float32(sentence_floor))
         run_tiles(cpu.propagate, entities.tiles, entities.tiles.bank, incidence.indptr, incidence.indices,
-                  sentences.ptr, sentences.starts, entities.starts, seeds, similarity, mask, steps, *floors,
-                  exclude_self, np.float32(_ROUNDING), total)  # fmt: skip
+                  sentences.ptr, sentences.starts, entities.starts, seeds, similarity, mask_of(hidden),
+                  steps, *floors, exclude_self, np.float32(_ROUNDING), total)  # fmt: skip
         return total
     gate = sentence_gate(similarity, sentences, hidden, sentence_floor)
     own = tile_spmm(transposed, gate, sentences, entities) if exclude_self and steps else None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from zeromem_kernels.checks import expect_whole
-from zeromem_kernels.tiles import Axis, Csr, Tiles, compiled, expand, on_triton, run_tiles
+from zeromem_kernels.tiles import Axis, Csr, Tiles, compiled, expand, on_triton, owners, run_tiles
 from zeromem_kernels.topk import TopK, ordered_topk
 from zeromem_kernels.weights import Places
 
@@ -171,9 +171,7 @@ def phrase_support(stream: Stream, phrases: Phrases, axis: Axis, out: Tensor | N
                   stream.occurrences.indices, stream.ptr, stream.words, stream.unit, *stream.rows,
                   phrases.ptr, phrases.word_ptr, phrases.words, axis.starts, out)  # fmt: skip
         return out
-    slot = torch.repeat_interleave(
-        torch.arange(len(phrases.ptr) - 1, device=out.device), phrases.ptr.diff()
-    )
+    slot = owners(phrases.ptr)
     if len(slot) == 0:
         return out
     length = phrases.word_ptr.diff()
@@ -247,13 +245,11 @@ def subject_support(
 
 def slot_banks(ptr: Tensor, tiles: Tiles) -> Tensor:
     """The stacked bank of each value of a ragged input, int64 [values]."""
-    slots = torch.arange(len(ptr) - 1, device=ptr.device)
-    return tiles.bank[torch.repeat_interleave(slots, ptr.diff()) // tiles.width]
+    return tiles.bank[owners(ptr) // tiles.width]
 
 
 def _known(ragged: Ragged) -> tuple[Tensor, Tensor]:
     """Slots and values (int64) of the entries that are not −1."""
-    slots = torch.arange(len(ragged.ptr) - 1, device=ragged.ptr.device)
-    slot = torch.repeat_interleave(slots, ragged.ptr.diff())
+    slot = owners(ragged.ptr)
     known = ragged.values >= 0
     return slot[known], ragged.values[known].long()

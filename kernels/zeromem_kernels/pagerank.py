@@ -32,7 +32,7 @@ from zeromem_kernels.sweeps import (
     power_of_two,
     total_sweeps,
 )
-from zeromem_kernels.tiles import Axis, Csr, compiled, on_triton, run_tiles
+from zeromem_kernels.tiles import Axis, Csr, compiled, mask_of, on_triton, owners, run_tiles
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ def personalized_pagerank(
     x = axis.empty()
     done = torch.zeros((len(axis.tiles), reset.shape[1]), dtype=torch.int32)
     residuals = torch.zeros((len(axis.tiles), reset.shape[1]))
-    mask = torch.empty((0, 0), dtype=torch.bool) if hidden is None else hidden
+    mask = mask_of(hidden)
     w = graph.weights
     head = (axis.tiles.bank, axis.ptr, w.indptr, w.indices, w.weights, graph.degree)
     least, most = UNCHECKED_SWEEPS, most_sweeps(gamma, solver)
@@ -144,8 +144,7 @@ def is_sound(graph: Graph, ptr: Tensor) -> bool:
     """
     w = graph.weights
     nodes = len(graph.degree)
-    row = torch.repeat_interleave(torch.arange(nodes, device=ptr.device), w.indptr.diff())
-    bank = torch.repeat_interleave(torch.arange(len(ptr) - 1, device=ptr.device), ptr.diff())
+    row, bank = owners(w.indptr), owners(ptr)
     column = w.indices + ptr[bank[row]]
     there, back = torch.sort(row * nodes + column), torch.sort(column * nodes + row)
     if not torch.equal(there.values, back.values):
@@ -329,8 +328,5 @@ def _edges_by_colour(graph: Graph, axis: Axis, rows: Tensor) -> list[tuple[Tenso
 def _colour_of(graph: Graph, ptr: Tensor) -> Tensor:
     """The colour of each stacked row, int64."""
     colour = torch.full((len(graph.degree),), -1, device=ptr.device)
-    banks = torch.arange(len(ptr) - 1, device=ptr.device).repeat_interleave(ptr.diff())
-    spans = graph.colour_ptr.diff()
-    labels = torch.arange(len(spans), device=ptr.device).repeat_interleave(spans) % 3
-    colour[graph.colour_rows.long() + ptr[banks]] = labels
+    colour[graph.colour_rows.long() + ptr[owners(ptr)]] = owners(graph.colour_ptr) % 3
     return colour

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from zeromem_kernels.tiles import Axis, compiled, run_tiles
+from zeromem_kernels.tiles import Axis, compiled, mask_of, run_tiles
 
 EQUAL = 1e-6
 
@@ -45,7 +45,7 @@ def min_max(x: Tensor, axis: Axis, visible: Tensor | None) -> Tensor:
     """
     if cpu := compiled(x):
         y = axis.empty()
-        run_tiles(cpu.min_max, axis.tiles, axis.starts, x, _mask(visible, x), y)
+        run_tiles(cpu.min_max, axis.tiles, axis.starts, x, mask_of(visible), y)
         return y
     low = tile_reduce(x if visible is None else x.masked_fill(~visible, torch.inf), axis, "amin")
     high = tile_reduce(x if visible is None else x.masked_fill(~visible, -torch.inf), axis, "amax")
@@ -72,14 +72,9 @@ def scale_to_max(x: Tensor, axis: Axis, visible: Tensor | None) -> Tensor:
     """
     if cpu := compiled(x):
         y = axis.empty()
-        run_tiles(cpu.scale_to_max, axis.tiles, axis.starts, x, _mask(visible, x), y)
+        run_tiles(cpu.scale_to_max, axis.tiles, axis.starts, x, mask_of(visible), y)
         return y
     shown = x if visible is None else x.masked_fill(~visible, -torch.inf)
     top = tile_reduce(shown, axis, "amax")[axis.tile_of_row]
     y = torch.where((top > 0) & torch.isfinite(top), x / top, 0.0)
     return y if visible is None else y.masked_fill(~visible, 0.0)
-
-
-def _mask(visible: Tensor | None, x: Tensor) -> Tensor:
-    """The compiled forms take an empty mask for "everything is visible"."""
-    return torch.empty((0, 0), dtype=torch.bool) if visible is None else visible

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -152,9 +152,7 @@ class Axis:
     @cached_property
     def tile_of_row(self) -> Tensor:
         """The tile of each row, int64 [rows]."""
-        return torch.repeat_interleave(
-            torch.arange(len(self.tiles), device=self.ptr.device), self.starts.diff(), output_size=self.rows
-        )
+        return owners(self.starts, self.rows)
 
     @cached_property
     def stacked_row(self) -> Tensor:
@@ -181,6 +179,25 @@ class Axis:
         return rows, columns, csr.weights[slot]
 
 
+def owners(ptr: Tensor, total: int | None = None) -> Tensor:
+    """The row that each of the entries bounded by `ptr` int64 [rows + 1] belongs to, int64 [entries].
+
+    `total` is how many entries there are where the host knows it; else the device is asked.
+    """
+    rows = torch.arange(len(ptr) - 1, device=ptr.device)
+    return torch.repeat_interleave(rows, ptr.diff(), output_size=total)
+
+
+def joined(parts: Sequence[Csr]) -> Csr:
+    """At least one table, each below the one before; plain tables, without slices."""
+    if len(parts) == 1:
+        return parts[0]
+    sizes = torch.cat([part.indptr.diff() for part in parts])
+    ptr = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=sizes.device)
+    torch.cumsum(sizes, 0, out=ptr[1:])
+    return Csr(ptr, torch.cat([p.indices for p in parts]), torch.cat([p.weights for p in parts]))
+
+
 def expand(begin: Tensor, counts: Tensor, total: int | None = None) -> tuple[Tensor, Tensor]:
     """The i of each of the places begin[i] … begin[i] + counts[i] − 1, and the places; int64.
 
@@ -192,6 +209,11 @@ def expand(begin: Tensor, counts: Tensor, total: int | None = None) -> tuple[Ten
     )
     first = torch.cumsum(counts, 0) - counts
     return which, torch.arange(len(which), device=counts.device) - first[which] + begin[which]
+
+
+def mask_of(mask: Tensor | None) -> Tensor:
+    """The compiled forms take an empty mask for none."""
+    return torch.empty((0, 0), dtype=torch.bool) if mask is None else mask
 
 
 @lru_cache(maxsize=1)

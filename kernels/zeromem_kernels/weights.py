@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from zeromem_kernels.tiles import Csr, compiled, expand, run_parts
+from zeromem_kernels.tiles import Csr, compiled, expand, joined, owners, run_parts
 
 # entries of a thread's part; fewer are done before another thread has begun
 _LEAST_ROOM = 1 << 16
@@ -152,7 +152,7 @@ def weigh(asked: Asked, unit_ptr: Tensor, documents: Documents, k1: float, b: fl
             total = int(ptr[-1])
             return Csr(ptr, found[:total], weights[:total])
 
-        return _below_each_other(run_parts(some, room.numpy(), _LEAST_ROOM))
+        return joined(run_parts(some, room.numpy(), _LEAST_ROOM))
     which, at = expand(asked.begin, asked.end - asked.begin)
     unit = unit_ptr[banks[which]] + asked.units[at]
     member, document = expand(documents.low[unit], (documents.high - documents.low)[unit])
@@ -187,22 +187,9 @@ def term_peaks(postings: Csr) -> Tensor:
     """The largest weight of each term, float32 [terms]; 0 for one without documents."""
     if postings.peaks is not None:
         return postings.peaks
-    counts = postings.indptr.diff()
-    row = torch.repeat_interleave(
-        torch.arange(len(counts), device=counts.device), counts, output_size=len(postings.weights)
-    )
-    found = torch.zeros(len(counts), device=counts.device)
+    row = owners(postings.indptr, len(postings.weights))
+    found = torch.zeros(len(postings.indptr) - 1, device=row.device)
     return found.scatter_reduce_(0, row, postings.weights, "amax")
-
-
-def _below_each_other(parts: Sequence[Csr]) -> Csr:
-    """Tables one below the other."""
-    if len(parts) == 1:
-        return parts[0]
-    sizes = torch.cat([part.indptr.diff() for part in parts])
-    ptr = torch.zeros(len(sizes) + 1, dtype=torch.int64)
-    torch.cumsum(sizes, 0, out=ptr[1:])
-    return Csr(ptr, torch.cat([p.indices for p in parts]), torch.cat([p.weights for p in parts]))
 
 
 def weigh_collection(

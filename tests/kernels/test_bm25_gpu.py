@@ -15,6 +15,7 @@ from zeromem_kernels.gpu import bm25_tile
 from zeromem_kernels.gpu import lexical as device
 from zeromem_kernels.lexical import Ragged, bm25, bm25_topk
 from zeromem_kernels.tiles import Axis, Csr, Tiles, torch_forms
+from zeromem_kernels.weights import term_peaks
 
 UNITS, WORDS = (7, 0, 63, 1, 120, 30), 12
 every_tiling = pytest.mark.parametrize("tiling", TILINGS)
@@ -103,7 +104,7 @@ class Simulated:
         groups, parts = -(-axis.tiles.width // self._columns), -(-axis.tallest // DOCUMENTS)
         tensors = (
             axis.tiles.bank, term_ptr, postings.indptr, postings.indices, postings.weights,
-            device.peaks(postings), terms.ptr, terms.values, shares, axis.starts, out,
+            term_peaks(postings), terms.ptr, terms.values, shares, axis.starts, out,
         )  # fmt: skip
         addresses = [ctypes.c_void_p(None if one is None else one.data_ptr()) for one in tensors]
         count = len(axis.tiles) * groups * parts
@@ -130,7 +131,7 @@ def test_whole_numbers_hold_every_score(
     found = simulated[bm25_tile.columns_of(tiles.width)](postings, term_ptr, terms, axis, shares)
     each = np.ones(len(terms.values)) if shares is None else float64(shares)
     exact = postings._replace(weights=postings.weights.double())
-    peaks = float64(device.peaks(postings))
+    peaks = float64(term_peaks(postings))
     for block in blocks(axis):
         for c in range(tiles.width):
             slot = block.tile * tiles.width + c

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from zeromem_gpu.build.stack import Stack
 from zeromem_kernels.lexical import lookup
-from zeromem_kernels.tiles import Csr
+from zeromem_kernels.tiles import Csr, owners
 from zeromem_kernels.weights import (
     Asked,
     Counts,
@@ -82,10 +82,7 @@ def documents_of(stack: Stack, level: str) -> Documents:
 def _all_of(stack: Stack, parts: Sequence[Counts]) -> Words:
     """All keys of some tables with their units."""
     keys = torch.cat([part.keys for part in parts])
-    banks = torch.cat([
-        torch.repeat_interleave(torch.arange(len(part.ptr) - 1, device=keys.device), part.ptr.diff())
-        for part in parts
-    ])  # fmt: skip
+    banks = torch.cat([owners(part.ptr) for part in parts])
     # by key, then by bank; segments of a bank share words
     order = torch.sort(keys, stable=True).indices
     order = order[torch.sort(banks[order], stable=True).indices]

@@ -22,7 +22,7 @@ from zeromem_kernels.lexical import lookup
 from zeromem_kernels.related import nearness, rarity
 from zeromem_kernels.similarity import runs
 from zeromem_kernels.spmm import tile_spmm
-from zeromem_kernels.tiles import Csr, expand, slice_table
+from zeromem_kernels.tiles import Csr, expand, owners, slice_table
 
 # near(t, t′) of so many pairs at once, 64 MiB of them
 _BLOCK = 1 << 24
@@ -73,7 +73,7 @@ def links_of(stack: Stack, k1: float, b: float) -> Links:
 def _links(stack: Stack, k1: float, b: float) -> Links:
     words, postings = eager.words_of(stack), eager.weights_of(stack, "units", k1, b)
     units, terms = stack.ptr["units"], stack.ptr["terms"]
-    bank = torch.repeat_interleave(torch.arange(len(terms) - 1, device=terms.device), terms.diff())
+    bank = owners(terms)
     place = lookup(bank, stack.term_keys, words.ptr, words.keys)
     # a word whose units are all gone stands nowhere
     row = torch.where(place >= 0, place + words.ptr[bank], -1)

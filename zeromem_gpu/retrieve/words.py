@@ -12,7 +12,7 @@ from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.groups import Group
 from zeromem_kernels.lexical import Ragged, lookup
 from zeromem_kernels.related import near, rarity
-from zeromem_kernels.tiles import Csr, expand
+from zeromem_kernels.tiles import Csr, expand, joined
 from zeromem_kernels.weights import gather_counts, weigh
 
 
@@ -88,17 +88,9 @@ def _near(group: Group, banks: np.ndarray, keys: np.ndarray, floor: float) -> Cs
         words[mine >= 0] = beside[mine[mine >= 0]]
         words[at >= 0] = vectors[rows[at[at >= 0].long()]]
         parts.append(near(words, at, vectors, place, floor))
-    return _joined(parts, device)
-
-
-def _joined(parts: list[Csr], device: torch.device) -> Csr:
-    """Tables one below the other."""
-    sizes = [part.indptr.diff() for part in parts]
-    ptr = torch.zeros(sum(map(len, sizes)) + 1, dtype=torch.int64, device=device)
     if not parts:
-        return Csr(ptr, torch.empty(0, dtype=torch.int32, device=device), torch.empty(0, device=device))
-    torch.cumsum(torch.cat(sizes), 0, out=ptr[1:])
-    return Csr(ptr, torch.cat([p.indices for p in parts]), torch.cat([p.weights for p in parts]))
+        return Csr(stack.ptr["terms"][:1], own, torch.empty(0, device=device))
+    return joined(parts)
 
 
 def _rows(ptr: np.ndarray) -> np.ndarray:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zeromem_kernels.gpu.lexical import peaks
 from zeromem_kernels.tiles import Axis, Csr
+from zeromem_kernels.weights import term_peaks
 
 _CELLS, _MOST_COLUMNS, THREADS = 8192, 8, 256
 
@@ -115,7 +115,7 @@ def bm25(
     columns = columns_of(width)
     groups, parts = -(-width // columns), -(-axis.tallest // (_CELLS // columns))
     tensors = (
-        axis.tiles.bank, term_ptr, postings.indptr, postings.indices, postings.weights, peaks(postings),
+        axis.tiles.bank, term_ptr, postings.indptr, postings.indices, postings.weights, term_peaks(postings),
         ptr, terms, shares, axis.starts, out,
     )  # fmt: skip
     # the addresses are torch's, and so are the device and the stream; no shares are address 0

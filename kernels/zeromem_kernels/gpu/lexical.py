@@ -10,7 +10,6 @@ from torch import Tensor
 
 from zeromem_kernels.gpu.launch import check_size, launch
 from zeromem_kernels.tiles import Axis, Csr
-from zeromem_kernels.weights import term_peaks
 
 _POSTINGS = 256
 
@@ -67,8 +66,3 @@ def bm25(
            axis.starts, out, WIDTH=axis.tiles.width, POSTINGS=_POSTINGS, SHARED=shares is not None,
            num_warps=4, enable_fp_fusion=False)  # fmt: skip
     return out
-
-
-def peaks(postings: Csr) -> Tensor:
-    """The largest weight of each stacked term, float32 [terms]; 0 for one without documents."""
-    return term_peaks(postings)

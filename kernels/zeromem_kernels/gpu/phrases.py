@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from zeromem_kernels.gpu.blocks import row_block
 from zeromem_kernels.gpu.launch import check_size, launch, launch_rows
-from zeromem_kernels.tiles import Axis, Csr
+from zeromem_kernels.tiles import Axis, Csr, owners
 
 if TYPE_CHECKING:
     from zeromem_kernels.lexical import Phrases, Stream
@@ -140,7 +139,7 @@ def add_phrases(stream: Stream, phrases: Phrases, axis: Axis, out: Tensor) -> Te
     count = len(phrases.word_ptr) - 1
     launch(_phrases, count * _PARTS, axis.tiles.bank, stream.word_ptr, stream.occurrences.indptr,
            stream.occurrences.indices, stream.ptr, stream.words, stream.unit, *stream.rows,
-           _slots(phrases.ptr, count), phrases.ptr, phrases.word_ptr, phrases.words, axis.starts, out,
+           owners(phrases.ptr, count), phrases.ptr, phrases.word_ptr, phrases.words, axis.starts, out,
            WIDTH=axis.tiles.width, PLACES=_PLACES, PARTS=_PARTS, num_warps=4)  # fmt: skip
     return out
 
@@ -153,12 +152,6 @@ def subjects_of(
     out, bank = axis.empty(), axis.tiles.bank
     launch_rows(_speakers, axis, _ROWS, bank, unit_ptr, speaker, ptr, subjects, axis.starts, out)
     launch(_mentions, len(subjects) * _PARTS, bank, unit_ptr, node_ptr, links.indptr, links.indices,
-           _slots(ptr, len(subjects)), subjects, axis.starts, out,
+           owners(ptr, len(subjects)), subjects, axis.starts, out,
            WIDTH=axis.tiles.width, PLACES=_PLACES, PARTS=_PARTS, num_warps=4)  # fmt: skip
     return out
-
-
-def _slots(ptr: Tensor, count: int) -> Tensor:
-    """The slot of each of `count` values that `ptr` bounds, int64; the device is not asked."""
-    slots = torch.arange(len(ptr) - 1, device=ptr.device)
-    return torch.repeat_interleave(slots, ptr.diff(), output_size=count)
