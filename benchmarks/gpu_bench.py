@@ -14,7 +14,7 @@ from torch import Tensor
 from benchmarks.gpu_ceilings import Ceilings
 from benchmarks.gpu_timing import Call, Timing, captured, on_clock, on_device
 from benchmarks.model import Cost
-from zeromem_kernels.tiles import triton_forms
+from zeromem_kernels.tiles import torch_forms, triton_forms
 
 BUDGET_S = 0.5
 
@@ -47,6 +47,10 @@ class Bench:
     def triton(self) -> Any:
         """The Triton forms, on whatever device."""
         return triton_forms() if self.device.type != "cuda" else nullcontext()
+
+    def plain(self) -> Any:
+        """What serves; in a dry run the torch forms, for the kernels have dry runs of their own."""
+        return torch_forms() if self.dry else nullcontext()
 
     def check(self, name: str, call: Call, fault: Callable[[Any], str]) -> None:
         """Run a call twice over outputs of NaN; `fault` says what is wrong with the result, or nothing.

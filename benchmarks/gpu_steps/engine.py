@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-
 import torch
 from torch import Tensor
 
@@ -11,7 +9,6 @@ from benchmarks.gpu_bench import Bench
 from benchmarks.gpu_engine import Case, read
 from benchmarks.gpu_steps.workloads import Workloads
 from zeromem_kernels.replay import Replays
-from zeromem_kernels.tiles import torch_forms
 
 
 def run(bench: Bench, work: Workloads) -> None:
@@ -27,7 +24,7 @@ def one(bench: Bench, case: Case) -> None:
     count = len(case.batch)
 
     def found(replays: Replays | None = None) -> tuple[Tensor, Tensor]:
-        with forms(bench):
+        with bench.plain():
             ranked = case.found(replays)
         return torch.from_numpy(ranked.rows), torch.from_numpy(ranked.scores)
 
@@ -47,8 +44,3 @@ def one(bench: Bench, case: Case) -> None:
     bench.time(f"{name}, replayed", lambda: found(replays), library=launched)
     bench.note(f"{name}, same evidence", share=float(case.same(answer[0].numpy()).mean()))
     replays.drop()
-
-
-def forms(bench: Bench) -> AbstractContextManager[None]:
-    """A dry run takes the torch forms: the kernels have dry runs of their own."""
-    return torch_forms() if bench.dry else nullcontext()

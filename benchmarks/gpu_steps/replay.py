@@ -7,7 +7,7 @@ bit for bit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 
 import torch
@@ -21,7 +21,6 @@ from zeromem_kernels.fusion import fuse
 from zeromem_kernels.pagerank import personalized_pagerank
 from zeromem_kernels.replay import CudaCapture, Matrices, Replays
 from zeromem_kernels.reset import node_rows, reset_vector
-from zeromem_kernels.tiles import torch_forms
 from zeromem_kernels.topk import ordered_topk
 
 _INPUTS = ("seeds", "similarity", "prior", "hierarchy_scores", "share")
@@ -36,7 +35,7 @@ def run(bench: Bench, work: Workloads) -> None:
 
 def one(bench: Bench, batch: Batch) -> None:
     """Check and time one batch."""
-    chain = searching(batch, torch_forms if bench.dry else nullcontext)
+    chain = searching(batch, bench.plain)
     given = {name: getattr(batch, name) for name in _INPUTS}
     others = given | {"seeds": given["seeds"].flip(0), "prior": given["prior"].flip(0)}
     replays = Replays(capture=CudaCapture() if bench.device.type == "cuda" else called_again)
@@ -70,10 +69,7 @@ def one(bench: Bench, batch: Batch) -> None:
 def searching(
     batch: Batch, forms: Callable[[], AbstractContextManager[None]]
 ) -> Callable[[Matrices], Matrices]:
-    """Activation, reset, PageRank, both lists and their fusion; asks the device nothing once it has run.
-
-    A dry run takes the torch forms: the kernels have dry runs of their own.
-    """
+    """Activation, reset, PageRank, both lists and their fusion; asks the device nothing once it has run."""
     axes, work = {name: batch.axis(name) for name in AXES}, batch.work
     units, entities, sentences, nodes = (axes[name] for name in AXES)
     unit_node = node_rows(units, entities, nodes)[0]
