@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -319,8 +319,8 @@ def test_a_phrase_with_an_unknown_word_matches_no_separator() -> None:
         assert found.tolist() == [[0.0, 0.0, 0.0, 0.25]]
 
 
-@every_tiling
-def test_subjects(tiling: str) -> None:
+def subject_case(tiling: str, most: int) -> tuple[Callable[[], torch.Tensor], np.ndarray]:
+    """Fewer than `most` random subjects a question: the call, and the reference's answer [rows, width]."""
     rng = np.random.default_rng(6)
     tiles, names = tiles_of(tiling), (4, 0, 9, 1, 20, 3)
     tables, speakers, held = [], [], []
@@ -330,26 +330,36 @@ def test_subjects(tiling: str) -> None:
         tables.append(build_graph(counts, np.array([0, n] if n else [0]), m, 1.0).weights)
         speakers.append(rng.integers(-1, m, size=n).astype(np.int32))
         held.append([{str(e): 1 for i, e in pairs if i == row} for row in range(n)])
-    asked = []
-    for bank in np.repeat(tiles.bank.numpy(), tiles.width):
-        asked.append([int(s) for s in rng.integers(-1, names[bank], size=rng.integers(0, 4))])
+    asked = [
+        # one asked twice and an unknown one among them
+        [int(s) for s in rng.integers(-1, names[bank], size=rng.integers(0, most))]
+        for bank in np.repeat(tiles.bank.numpy(), tiles.width)
+    ]
     axis = tiles.axis(pointer(UNITS))
     node_ptr = pointer([n + m for n, m in zip(UNITS, names, strict=True)])
     speaker = torch.from_numpy(np.concatenate(speakers))
-    plain, fast = both(
-        lambda: subject_support(ragged(asked), speaker, stacked(tables), pointer(UNITS), node_ptr, axis)
-    )
-    assert torch.equal(plain, fast)
+    expected = np.full((axis.rows, tiles.width), np.nan)
     for block in blocks(axis):
         for c in range(tiles.width):
             subjects = [str(s) for s in asked[block.tile * tiles.width + c] if s >= 0]
-            expected = [
+            expected[block.at, c] = [
                 views.subject_consistency(
                     subjects, unit(speaker=str(s) if s >= 0 else None), held[block.bank][i]
                 )
                 for i, s in enumerate(speakers[block.bank])
             ]
-            assert fast[block.at, c].tolist() == expected
+    return (
+        lambda: subject_support(ragged(asked), speaker, stacked(tables), pointer(UNITS), node_ptr, axis),
+        expected,
+    )
+
+
+@every_tiling
+def test_subjects(tiling: str) -> None:
+    support, expected = subject_case(tiling, 4)
+    plain, fast = both(support)
+    assert torch.equal(plain, fast)
+    assert fast.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("ascending", [True, False])

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.kernels.layout import TILINGS, blocks, by_unit, interpreted, pointer, stacked, tiles_of
-from tests.kernels.test_lexical import UNITS, WORDS, Texts, phrase_case, places_of, ragged
-from tests.reference import lexical, views
+from tests.kernels.layout import TILINGS, blocks, interpreted, pointer, stacked, tiles_of
+from tests.kernels.test_lexical import UNITS, WORDS, Texts, phrase_case, places_of, ragged, subject_case
+from tests.reference import lexical
 from tests.reference.examples import unit
-from zeromem_gpu.build.graph import build_graph
 from zeromem_gpu.build.lexical import build_stream
 from zeromem_kernels.gpu import phrases as device
-from zeromem_kernels.lexical import Phrases, Stream, phrase_support, subject_support
+from zeromem_kernels.lexical import Phrases, Stream, phrase_support
 from zeromem_kernels.tiles import Tiles, torch_forms
 
 every_tiling = pytest.mark.parametrize("tiling", TILINGS)
@@ -131,38 +130,9 @@ def test_phrases_of_unknown_words_and_none_match_nothing() -> None:
 @every_size
 def test_subjects(tiling: str, places: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes(monkeypatch, places, parts)
-    rng = np.random.default_rng(6)
-    tiles, names = tiles_of(tiling), (4, 0, 9, 1, 20, 3)
-    tables, speakers, held = [], [], []
-    for n, m in zip(UNITS, names, strict=True):
-        pairs = np.argwhere(rng.random((n, m)) < 0.15)
-        counts = by_unit(pairs[:, 0], pairs[:, 1], np.ones(len(pairs), np.int64), n)
-        tables.append(build_graph(counts, np.array([0, n] if n else [0]), m, 1.0).weights)
-        speakers.append(rng.integers(-1, m, size=n).astype(np.int32))
-        held.append([{str(e): 1 for i, e in pairs if i == row} for row in range(n)])
-    most = 4 if tiles.width < 32 else 2
-    asked = [
-        # one asked twice and an unknown one among them
-        [int(s) for s in rng.integers(-1, names[bank], size=rng.integers(0, most))]
-        for bank in np.repeat(tiles.bank.numpy(), tiles.width)
-    ]
-    axis = tiles.axis(pointer(UNITS))
-    node_ptr = pointer([n + m for n, m in zip(UNITS, names, strict=True)])
-    speaker = torch.from_numpy(np.concatenate(speakers))
-
-    def support() -> torch.Tensor:
-        return subject_support(ragged(asked), speaker, stacked(tables), pointer(UNITS), node_ptr, axis)
-
+    # every subject takes the interpreter a program
+    support, expected = subject_case(tiling, 4 if tiles_of(tiling).width < 32 else 2)
     found = interpreted(support)
     with torch_forms():
         assert torch.equal(found, support())
-    for block in blocks(axis):
-        for c in range(tiles.width):
-            subjects = [str(s) for s in asked[block.tile * tiles.width + c] if s >= 0]
-            expected = [
-                views.subject_consistency(
-                    subjects, unit(speaker=str(s) if s >= 0 else None), held[block.bank][i]
-                )
-                for i, s in enumerate(speakers[block.bank])
-            ]
-            assert found[block.at, c].tolist() == expected
+    assert found.tolist() == expected.tolist()

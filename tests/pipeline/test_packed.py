@@ -215,16 +215,22 @@ def test_batches_hold_every_text_once_within_the_budget() -> None:
 # -- faults --
 
 
-def test_a_nan_in_the_weights_reaches_no_other_text(tmp_path: Path) -> None:
+def spoil(directory: Path, encoder: PackedBgeM3) -> int:
+    """Make the row of "dog" NaN in a checkpoint; its token."""
     import torch
 
-    directory = write_bge_m3(tmp_path)
-    encoder = PackedBgeM3(str(directory))
-    whole = encoder.encode(TEXTS)
     token = encoder._tokenizer().cut(["dog"])[0].tokens[1]
     stored = torch.load(directory / "pytorch_model.bin", weights_only=True)
     stored["embeddings.word_embeddings.weight"][token] = torch.nan
     torch.save(stored, directory / "pytorch_model.bin")
+    return token
+
+
+def test_a_nan_in_the_weights_reaches_no_other_text(tmp_path: Path) -> None:
+    directory = write_bge_m3(tmp_path)
+    encoder = PackedBgeM3(str(directory))
+    whole = encoder.encode(TEXTS)
+    token = spoil(directory, encoder)
     vectors, bad = checked_encode(PackedBgeM3(str(directory)), TEXTS)
     assert bad.tolist() == [token in piece.tokens for piece in encoder._tokenizer().cut(TEXTS)]
     assert 3 <= bad.sum() < len(TEXTS)
@@ -278,15 +284,10 @@ def test_missing_parts_are_named(bert: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_nan_weight_is_no_weight(tmp_path: Path) -> None:
-    import torch
-
     directory = write_bge_m3(tmp_path)
     encoder = PackedBgeM3(str(directory))
     whole = encoder.lexical_weights(TEXTS)
-    broken = encoder._tokenizer().cut(["dog"])[0].tokens[1]
-    stored = torch.load(directory / "pytorch_model.bin", weights_only=True)
-    stored["embeddings.word_embeddings.weight"][broken] = torch.nan
-    torch.save(stored, directory / "pytorch_model.bin")
+    broken = spoil(directory, encoder)
     found = checked_weights(PackedBgeM3(str(directory)), TEXTS, "learned")
     sound = np.array([broken not in piece.tokens for piece in encoder._tokenizer().cut(TEXTS)])
     close_weights(found.take(np.flatnonzero(sound)), whole.take(np.flatnonzero(sound)))
