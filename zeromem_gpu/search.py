@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -289,19 +290,22 @@ def _evidence(
 ) -> tuple[Evidence, ...]:
     """Look up the texts of one question's ranked units."""
     units, traces = index.facts(bank, "units"), index.column(bank, "traces", "trace")
+    places = np.flatnonzero(ranked.rows[row] >= 0)[:limit]
+    chosen = unit_rows[ranked.rows[row, places]]
+    trace, start, end = (units[name][chosen].tolist() for name in ("trace", "start", "end"))
+    names = ("scores", "graph", "hierarchy", "rules")
+    ranks = (getattr(ranked, name)[row, places].tolist() for name in names)
     found = []
-    for place in np.flatnonzero(ranked.rows[row] >= 0)[:limit]:
-        unit = unit_rows[ranked.rows[row, place]]
-        graph, hierarchy = ranked.graph[row, place], ranked.hierarchy[row, place]
+    for at, begin, stop, score, graph, hierarchy, rule in zip(trace, start, end, *ranks, strict=True):
         found.append(
             Evidence(
-                trace=traces[units["trace"][unit]],
-                score=float(ranked.scores[row, place]),
-                graph_score=None if np.isnan(graph) else float(graph),
-                hierarchy_score=None if np.isnan(hierarchy) else float(hierarchy),
-                rule=RULES[ranked.rules[row, place]],
-                start=int(units["start"][unit]),
-                end=int(units["end"][unit]),
+                trace=traces[at],
+                score=score,
+                graph_score=None if math.isnan(graph) else graph,
+                hierarchy_score=None if math.isnan(hierarchy) else hierarchy,
+                rule=RULES[rule],
+                start=begin,
+                end=stop,
             )
         )
     return tuple(found)

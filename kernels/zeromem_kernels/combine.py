@@ -52,6 +52,32 @@ def weighted_sum(parts: Sequence[tuple[float | Tensor, Tensor]], axis: Axis) -> 
     return total
 
 
+def plus_rows(x: Tensor, others: Tensor, rows: Tensor, axis: Axis) -> Tensor:
+    """x + others[rows], −inf where either is.
+
+    Args:
+        x: float32 [rows, width].
+        others: float32 [m, width], of another axis.
+        rows: int64 [rows], the row of `others` that belongs to each row of x.
+        axis: the axis of x.
+
+    Returns:
+        float32 [rows, width].
+
+    Raises:
+        InvalidTensor: an argument of another dtype, shape or device.
+    """
+    device, width = axis.ptr.device, axis.tiles.width
+    expect("x", x, torch.float32, (axis.rows, width), device)
+    expect("others", others, torch.float32, (None, width), device)
+    expect("rows", rows, torch.int64, (axis.rows,), device)
+    if cpu := compiled(x):
+        out = axis.empty()
+        run_tiles(cpu.plus_rows, axis.tiles, axis.starts, x, others, rows, out)
+        return out
+    return x + others[rows]
+
+
 def unit_scores(
     pi: Tensor, instead: Tensor, chosen: Tensor, units: Axis, entities: Axis, nodes: Axis
 ) -> Tensor:

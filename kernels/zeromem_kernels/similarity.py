@@ -66,17 +66,18 @@ def similarities(vectors: Sequence[Placed], queries: Tensor, axis: Axis) -> Tens
 
 def _products(stored: Tensor, queries: Tensor, out: Tensor, *, blocked: bool) -> None:
     """Every vector of a bank with the queries of its tiles, one tile after the other in `out`."""
-    count, (rows, dim) = len(queries), stored.shape
+    count, (rows, dim), width = len(queries), stored.shape, out.shape[1]
     half, queries = stored.dtype == torch.float16, queries.to(stored.dtype)
+    scores = out.view(count, rows, width)
     if stored.is_cuda or not (blocked or half):
         # one launch a bank; its tiles lie one after the other, and the vectors are read in place
-        scores, every = out.view(count, rows, out.shape[1]), stored.expand(count, rows, dim)
+        every = stored.expand(count, rows, dim)
         if half:
             torch.bmm(every, queries, out_dtype=torch.float32, out=scores)
         else:
             torch.bmm(every, queries, out=scores)
         return
-    queries, width = queries.float(), out.shape[1]
+    queries = queries.float()
     beside = max(_BLOCK_COLUMNS // width, 1)
     # a block of a large bank serves many of its tiles while it is near
     for first in range(0, count, beside):
@@ -85,16 +86,15 @@ def _products(stored: Tensor, queries: Tensor, out: Tensor, *, blocked: bool) ->
             asked = some[0].T.contiguous().T if width <= _NARROW else some[0]
             for row in range(0, rows, _BLOCK_ROWS):
                 block = stored[row : row + _BLOCK_ROWS].float()
-                torch.mm(block, asked, out=out[first * rows + row : first * rows + row + len(block)])
+                torch.mm(block, asked, out=scores[first, row : row + len(block)])
             continue
         wide = some.transpose(0, 1).reshape(dim, len(some) * width)
         product = torch.empty((min(rows, _BLOCK_ROWS), wide.shape[1]))
         for row in range(0, rows, _BLOCK_ROWS):
             block = stored[row : row + _BLOCK_ROWS].float()
             torch.mm(block, wide, out=product[: len(block)])
-            for t in range(len(some)):
-                place = (first + t) * rows + row
-                out[place : place + len(block)] = product[: len(block), t * width : (t + 1) * width]
+            by_tile = product[: len(block)].view(len(block), len(some), width).transpose(0, 1)
+            scores[first : first + len(some), row : row + len(block)] = by_tile
 
 
 def runs(tiles: Tiles) -> Iterator[tuple[int, int, int]]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from zeromem_kernels import buffers
 from zeromem_kernels.checks import expect, expect_whole
 from zeromem_kernels.tiles import Axis, compiled, on_triton, run_tiles
 
@@ -55,11 +56,15 @@ def ordered_topk(x: Tensor, axis: Axis, k: int) -> TopK:
 
 
 def kept_mask(top: TopK, axis: Axis) -> Tensor:
-    """The rows of a top-k as a bool matrix [rows, width], for the next stage's beam."""
+    """The rows of a top-k as a bool matrix [rows, width]."""
+    return kept_alone(top._replace(scores=torch.zeros_like(top.scores)), axis) == 0
+
+
+def kept_alone(top: TopK, axis: Axis) -> Tensor:
+    """The scores of a top-k at its rows, −inf at all others, float32 [rows, width], for the next stage."""
     tiles, k, width = top.rows.shape
-    mask = torch.zeros((axis.rows + 1, width), dtype=torch.bool, device=top.rows.device)
+    scores = buffers.empty(axis.rows + 1, width, top.rows.device).fill_(-torch.inf)
     place = top.rows.long() + axis.starts[:-1, None, None]
     # the spare last row takes the −1 entries
-    place = torch.where(top.rows >= 0, place, axis.rows)
-    mask.scatter_(0, place.reshape(tiles * k, width), True)
-    return mask[:-1]
+    place = torch.where(top.rows >= 0, place, axis.rows).reshape(tiles * k, width)
+    return scores.scatter_(0, place, top.scores.reshape(place.shape))[:-1]

@@ -11,7 +11,7 @@ import torch
 
 from tests.kernels.layout import SIZES, TILINGS, both, float64, pointer, tiles_of
 from zeromem_kernels import buffers
-from zeromem_kernels.combine import unit_scores, weighted_sum
+from zeromem_kernels.combine import plus_rows, unit_scores, weighted_sum
 from zeromem_kernels.errors import InvalidTensor
 from zeromem_kernels.similarity import Placed, similarities
 from zeromem_kernels.tiles import Axis, Tiles
@@ -38,6 +38,33 @@ def test_weighted_sum(tiling: str, count: int) -> None:
     expected = sum(w * float64(x) for w, x in zip(weights[:-1], given[:-1], strict=True))
     np.testing.assert_allclose(float64(fast), expected + float64(last) * float64(given[-1]), atol=1e-5)
     assert torch.equal(plain, fast)  # rounded one after the other, in both
+
+
+@every_tiling
+def test_plus_rows(tiling: str) -> None:
+    rng = np.random.default_rng(2)
+    tiles = tiles_of(tiling)
+    axis, above = tiles.axis(pointer(SIZES)), tiles.axis(pointer([max(size // 3, 1) for size in SIZES]))
+    x = torch.from_numpy(rng.normal(size=(axis.rows, tiles.width))).float()
+    others = torch.from_numpy(rng.normal(size=(above.rows, tiles.width))).float()
+    others[::3] = -torch.inf
+    rows = torch.from_numpy(rng.integers(0, above.rows, axis.rows))
+    plain, fast = both(lambda: plus_rows(x, others, rows, axis))
+    assert torch.equal(plain, fast)
+    np.testing.assert_allclose(float64(fast), float64(x) + float64(others)[rows.numpy()], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["x", "others", "rows"])
+def test_plus_rows_names_a_bad_argument(name: str) -> None:
+    axis = axis_of("narrow")
+    given = {
+        "x": axis.full(0.0),
+        "others": axis.full(0.0),
+        "rows": torch.zeros(axis.rows, dtype=torch.int64),
+    }
+    given[name] = given[name].int()
+    with pytest.raises(InvalidTensor, match=name):
+        plus_rows(**given, axis=axis)
 
 
 @every_tiling

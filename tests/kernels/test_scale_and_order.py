@@ -11,7 +11,7 @@ from tests.reference import scaling, views
 from zeromem_kernels.fusion import fuse, scaled
 from zeromem_kernels.scale import min_max, scale_to_max, tile_reduce
 from zeromem_kernels.tiles import Axis
-from zeromem_kernels.topk import TopK, kept_mask, ordered_topk
+from zeromem_kernels.topk import TopK, kept_alone, kept_mask, ordered_topk
 
 every_tiling = pytest.mark.parametrize("tiling", TILINGS)
 
@@ -87,7 +87,8 @@ def test_ordered_topk(tiling: str, k: int) -> None:
     plain, fast = both(lambda: ordered_topk(x, axis, k))
     assert plain.rows.shape == (len(axis.tiles), k, x.shape[1])
     for found in (plain, fast):
-        mask = kept_mask(found, axis)
+        mask, alone = kept_mask(found, axis), kept_alone(found, axis)
+        assert torch.equal(alone, torch.where(mask, x, -torch.inf))
         for block in blocks(axis):
             for c in range(x.shape[1]):
                 scores = float64(x[block.at, c])

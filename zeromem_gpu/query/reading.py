@@ -126,7 +126,10 @@ class Reader:
             source, _ = spacy_package(self.model)
             import spacy
 
-            self._pipeline = spacy.load(source, exclude=["lemmatizer", "attribute_ruler", "senter"])
+            from zeromem_gpu.text.products import multiply_by_torch
+
+            loaded = spacy.load(source, exclude=["lemmatizer", "attribute_ruler", "senter"])
+            self._pipeline = multiply_by_torch(loaded)
         return self._pipeline
 
 

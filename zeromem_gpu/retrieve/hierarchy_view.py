@@ -10,12 +10,12 @@ from torch import Tensor
 from zeromem_gpu.build.stack import StackedLevel
 from zeromem_gpu.config import Config
 from zeromem_gpu.retrieve.signals import Signals
-from zeromem_kernels.combine import weighted_sum
+from zeromem_kernels.combine import plus_rows, weighted_sum
 from zeromem_kernels.scale import min_max
 from zeromem_kernels.similarity import Placed, similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
 from zeromem_kernels.tiles import Axis
-from zeromem_kernels.topk import TopK, kept_mask, ordered_topk
+from zeromem_kernels.topk import TopK, kept_alone, ordered_topk
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,19 +32,15 @@ def hierarchy_view(signals: Signals) -> HierarchyView:
     stack, axes, units = group.stack, group.axes, signals.units
     episodes, windows = axes["episodes"], axes["windows"]
 
-    episode_score, shown = _level(signals, "episodes", config)
-    kept = _beam(episode_score, shown, episodes, config.episode_beam)
+    kept = _beam(_level(signals, "episodes"), episodes, config.episode_beam)
+    inherited = torch.where(kept > -torch.inf, config.episode_share * kept, -torch.inf)
     parent = stack.episode_of_window[windows.stacked_row].long() + episodes.starts[windows.tile_of_row]
-    inherited = config.episode_share * episode_score[parent]
-
-    window_score, shown = _level(signals, "windows", config)
-    window_score = window_score + inherited
-    kept = _beam(window_score, shown & kept[parent], windows, config.window_beam)
-    offered = torch.where(kept, config.window_share * window_score + inherited, -torch.inf)
+    window_score = plus_rows(_level(signals, "windows"), inherited, parent, windows)
+    offered = _offered(window_score, inherited, parent, windows, config)
     above = tile_spmax(stack.windows_of_unit, offered, windows, units)
 
     own = _own(signals, config)
-    local, _ = _level(signals, "spans", config)
+    local = _level(signals, "spans")
     parts: list[tuple[float | Tensor, Tensor]] = [(1.0, own), (config.local_share, local), (1.0, above)]
     if config.neighbour_share > 0:
         parts.append((config.neighbour_share, _beside(signals, own)))
@@ -54,8 +50,8 @@ def hierarchy_view(signals: Signals) -> HierarchyView:
     return HierarchyView(scores, ordered_topk(scores, units, config.candidates))
 
 
-def _level(signals: Signals, name: str, config: Config) -> tuple[Tensor, Tensor]:
-    """s_L = mm(cos) + lexical · sc(BM25) of a level, and which intervals hold a visible unit."""
+def _level(signals: Signals, name: str) -> Tensor:
+    """s_L = mm(cos) + lexical · sc(BM25) of a level, −inf where an interval holds no visible unit."""
     level: StackedLevel = getattr(signals.group.stack, name)
     axis = signals.group.axes[name]
     visible = signals.visible_at(level.members, axis)
@@ -64,8 +60,8 @@ def _level(signals: Signals, name: str, config: Config) -> tuple[Tensor, Tensor]
     else:
         cosine = similarities([Placed(one) for one in level.vectors], signals.questions.queries, axis)
     bm25 = signals.bm25_of(name, axis, visible)
-    score = weighted_sum([(1.0, min_max(cosine, axis, visible)), (config.lexical, bm25)], axis)
-    return score, torch.ones_like(score, dtype=torch.bool) if visible is None else visible
+    score = weighted_sum([(1.0, min_max(cosine, axis, visible)), (signals.config.lexical, bm25)], axis)
+    return score if visible is None else score.masked_fill(~visible, -torch.inf)
 
 
 def _own(signals: Signals, config: Config) -> Tensor:
@@ -90,8 +86,21 @@ def _beside(signals: Signals, own: Tensor) -> Tensor:
     return tile_spmm(signals.group.stack.neighbours, shown, signals.units, signals.units)
 
 
-def _beam(scores: Tensor, allowed: Tensor, axis: Axis, size: int) -> Tensor:
-    """The `size` best allowed rows of each tile and column, as a bool matrix."""
+def _beam(scores: Tensor, axis: Axis, size: int) -> Tensor:
+    """The scores of the `size` best rows of each tile and column, −inf beside them."""
     if len(axis.tiles) == 0 or size >= axis.tallest:
-        return allowed
-    return kept_mask(ordered_topk(scores.masked_fill(~allowed, -torch.inf), axis, size), axis)
+        return scores
+    return kept_alone(ordered_topk(scores, axis, size), axis)
+
+
+def _offered(scores: Tensor, inherited: Tensor, parent: Tensor, axis: Axis, config: Config) -> Tensor:
+    """What the best windows pass to their turns: share · s_W, and what they have from their episodes."""
+    size = config.window_beam
+    if len(axis.tiles) == 0 or size >= axis.tallest:
+        passed = config.window_share * scores + inherited[parent]
+        return torch.where(scores > -torch.inf, passed, -torch.inf)
+    best = ordered_topk(scores, axis, size)
+    place = (best.rows.long().clamp(min=0) + axis.starts[:-1, None, None]).clamp(max=axis.rows - 1)
+    above = inherited.gather(0, parent[place].reshape(-1, axis.tiles.width)).reshape(best.rows.shape)
+    passed = torch.where(best.rows >= 0, config.window_share * best.scores + above, -torch.inf)
+    return kept_alone(TopK(passed, best.rows), axis)

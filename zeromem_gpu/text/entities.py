@@ -130,13 +130,15 @@ class SpacyExtractor:
         if self._nlp is None:
             import spacy
 
+            from zeromem_gpu.text.products import multiply_by_torch
+
             nlp = spacy.load(self._source, exclude=[*_UNUSED, "tok2vec"])
             if _listens(nlp.config):
                 nlp = spacy.load(self._source, exclude=list(_UNUSED))
             if not {"ner", "entity_ruler", "span_ruler"}.intersection(nlp.pipe_names):
                 raise InvalidInput("ner_model", repr(self.model), "a spaCy pipeline with a 'ner' component")
             nlp.max_length = _MAX_CHARS
-            self._nlp = nlp
+            self._nlp = multiply_by_torch(nlp)
         return self._nlp
 
 

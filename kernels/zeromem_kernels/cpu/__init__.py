@@ -5,7 +5,7 @@ that a query's scores do not depend on the queries beside it.
 """
 
 from zeromem_kernels.cpu.activation import propagate
-from zeromem_kernels.cpu.combine import reset_parts, unit_scores, weighted_sum
+from zeromem_kernels.cpu.combine import plus_rows, reset_parts, unit_scores, weighted_sum
 from zeromem_kernels.cpu.fit import temporal_fit, type_fit
 from zeromem_kernels.cpu.gather import pieces
 from zeromem_kernels.cpu.grouping import document_frequency, fill_postings, number_keys, stable_order
@@ -65,6 +65,7 @@ __all__ = [
     "ordered_topk",
     "phrase_scatter",
     "pieces",
+    "plus_rows",
     "power_iteration",
     "propagate",
     "reduce_amax",

@@ -28,6 +28,15 @@ def weighted_sum(first, last, starts, xs, weights, adding, out):
 
 
 @njit(nogil=True, cache=True)
+def plus_rows(first, last, starts, x, others, rows, out):
+    """out = x + others[rows]."""
+    for i in range(starts[first], starts[last]):
+        other = others[rows[i]]
+        for c in range(out.shape[1]):
+            out[i, c] = x[i, c] + other[c]
+
+
+@njit(nogil=True, cache=True)
 def unit_scores(first, last, starts, node_starts, pi, instead, chosen, out):
     """The units' rows of pi in chosen columns."""
     for t in range(first, last):

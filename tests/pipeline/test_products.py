@@ -1,0 +1,64 @@
+"""The matrix products that spaCy's pipelines are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("thinc")
+
+from thinc.api import Linear, NumpyOps, chain
+
+from zeromem_gpu.text.products import TorchProducts, multiply_by_torch
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 15, 16, 200])
+@pytest.mark.parametrize("trans1", [False, True])
+@pytest.mark.parametrize("trans2", [False, True])
+def test_products_are_those_of_float64(rows: int, trans1: bool, trans2: bool) -> None:
+    rng = np.random.default_rng(rows)
+    x, y = rng.normal(size=(rows, 96)).astype(np.float32), rng.normal(size=(96, 50)).astype(np.float32)
+    expected = x.astype(np.float64) @ y.astype(np.float64)
+    given = (x.T if trans1 else x), (y.T if trans2 else y)
+    found = TorchProducts().gemm(*given, trans1=trans1, trans2=trans2)
+    assert found.dtype == np.float32
+    assert found.shape == (rows, 50)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    out = np.full((rows, 50), 7.0, np.float32)
+    assert TorchProducts().gemm(*given, out=out, trans1=trans1, trans2=trans2) is out
+    np.testing.assert_array_equal(out, found)
+
+
+def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+    rng = np.random.default_rng(1)
+    for inner, width in ((288, 288), (96, 128), (64, 74)):
+        x = rng.normal(size=(300, inner)).astype(np.float32)
+        y = rng.normal(size=(width, inner)).astype(np.float32)
+        every = TorchProducts().gemm(x, y, trans2=True)
+        for rows in (1, 2, 5, 15, 16, 17, 31, 100, 299):
+            alone = TorchProducts().gemm(x[:rows].copy(), y, trans2=True)
+            np.testing.assert_allclose(alone, every[:rows], atol=2e-5)  # any library's blocks
+            assert np.array_equal(np.argmax(alone, 1), np.argmax(every[:rows], 1))
+
+
+def test_only_layers_on_the_cpu_are_given_them() -> None:
+    class Elsewhere(NumpyOps):  # type: ignore[misc]
+        """Operations that are not thinc's own."""
+
+    class Component:
+        def __init__(self, model: Any) -> None:
+            self.model = model
+
+    class Pipeline:
+        components = (
+            ("tagger", Component(chain(Linear(3, 4), Linear(2, 3)))),
+            ("ruler", object()), ("odd", Component("a name")),
+        )  # fmt: skip
+
+    mine, other = Pipeline.components[0][1].model.layers  # type: ignore[attr-defined]
+    other.ops = Elsewhere()
+    multiply_by_torch(Pipeline())  # type: ignore[arg-type]
+    assert type(mine.ops) is TorchProducts
+    assert type(other.ops) is Elsewhere
