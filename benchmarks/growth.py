@@ -30,12 +30,14 @@ from benchmarks.machine import floors
 from benchmarks.results import RESULTS, write
 from benchmarks.stand_ins import WIDTH, Invented, dialogue
 from benchmarks.workloads import hash_memory, prepared
-from zeromem_gpu import Memory
+from zeromem_gpu import Memory, Trace
 from zeromem_gpu.retrieve.engine import Ranked, retrieve
 from zeromem_gpu.retrieve.groups import WIDEST
 from zeromem_gpu.search import Prepared
 
 BATCH, APPENDED = 32, 20
+# a build that takes less is repeated for so many seconds
+_BUILDING = 10.0
 FIGURES = ("build_s", "prepare_s", "append_s", "search_ms", "single_ms", "bytes")
 
 
@@ -102,31 +104,42 @@ def _bank(turns: int, repeats: int, rates: dict[str, float]) -> dict[str, Any]:
     invented = dialogue("one", turns + repeats * APPENDED, 64, 1)
     memory = hash_memory()
     before = resident()
-    begin = time.perf_counter()
-    report = memory.add(invented.traces[:turns])
-    built = time.perf_counter()
-    stages = dict(report.timings) | memory.prepare()
-    ready_at = time.perf_counter()
-    stages["rest_of_add_s"] = built - begin - sum(report.timings.values())
+    builds = [_build(memory, invented.traces[:turns])]
     ready, found, spent, stage_ms = _search(memory, invented, BATCH, repeats)
     _, _, single, _ = _search(memory, invented, 1, max(repeats, 5))
     held = _stack_bytes(ready)
     floor = search_floor(ready, found, BATCH, rates)
     info = memory.info()
     degree = ready.stack.graph.weights.indptr.diff()
+    held_resident = max(resident() - before, 0)
     appended = _append(memory, invented, turns, repeats)
+    while sum(one["build_s"] for one in builds) < _BUILDING:
+        builds.append(_build(hash_memory(), invented.traces[:turns]))
+    build_s, prepare_s = (median(one[name] for one in builds) for name in ("build_s", "prepare_s"))
+    stages = min(builds, key=lambda one: abs(one["build_s"] - build_s))["stages"]
     return {
         "turns": turns, "sentences": info["sentences"], "entities": info["entities"],
         "nonzeros": len(ready.stack.graph.weights.indices), "largest_degree": int(degree.max()),
-        "build_s": built - begin, "prepare_s": ready_at - built, "build_stages_s": stages,
+        "build_s": build_s, "prepare_s": prepare_s, "builds": len(builds), "build_stages_s": stages,
         "build_floor_s": (info["bytes"] + held) / (1e9 * rates["copy_gb_s"]),
         "append_s": appended, "appended": APPENDED,
         "append_floor_s": (info["bytes"] + held) * APPENDED / turns / (1e9 * rates["copy_gb_s"]),
         "search_ms": 1e3 * spent / BATCH, "batch": BATCH, "search_stages_ms": stage_ms,
         "search_floor_ms": {name: 1e3 * value / BATCH for name, value in floor.items()},
         "single_ms": 1e3 * single, "bytes": info["bytes"] + held,
-        "resident_bytes": max(resident() - before, 0),
+        "resident_bytes": held_resident,
     }  # fmt: skip
+
+
+def _build(memory: Memory, traces: Sequence[Trace]) -> dict[str, Any]:
+    """Seconds from texts to an index, from there to being ready, and where they went."""
+    begin = time.perf_counter()
+    report = memory.add(traces)
+    built = time.perf_counter()
+    stages = dict(report.timings) | memory.prepare()
+    ready = time.perf_counter()
+    stages["rest_of_add_s"] = built - begin - sum(report.timings.values())
+    return {"build_s": built - begin, "prepare_s": ready - built, "stages": stages}
 
 
 def _batches(

@@ -37,7 +37,7 @@ def main(
     tasks: Annotated[str, typer.Option(help="Of pagerank, bm25, dense, locomo.")] = ",".join(TASKS),
     sizes: Annotated[str, typer.Option(help="Graphs for PageRank: 5k, 100k, 1m.")] = "5k,100k",
     documents: Annotated[int, typer.Option(help="Of the large BM25 collection; 0 leaves it out.")] = 0,
-    rounds: Annotated[int, typer.Option(help="Turns of every system; the median counts.")] = 7,
+    rounds: Annotated[int, typer.Option(help="Turns of every system at least; the median counts.")] = 7,
     threads: Annotated[int, typer.Option(help="For whoever can use them; 0 is all cores.")] = 0,
     naive: Annotated[int, typer.Option(help="Questions of the per-query implementation.")] = 60,
     encoder: Annotated[
