@@ -87,7 +87,8 @@ def render(results: Path, baselines: Path) -> str:
 
 def _peers(results: Path) -> Iterator[str]:
     for device, run in _runs(results, "peers"):
-        yield f"## Beside peers: {device}\n\n{told(run['measured'])}. Medians of {run['rounds']} turns or more.\n"
+        yield f"## Beside peers: {device}\n"
+        yield f"{told(run['measured'])}. Medians of {run['rounds']} turns or more.\n"
         yield f"![Time a query](results/{device}/peers.svg)\n"
         for one in run["comparisons"]:
             yield from _comparison(one)
