@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("thinc")
 
@@ -41,6 +42,16 @@ def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
             alone = TorchProducts().gemm(x[:rows].copy(), y, trans2=True)
             np.testing.assert_allclose(alone, every[:rows], atol=2e-5)  # any library's blocks
             assert np.array_equal(np.argmax(alone, 1), np.argmax(every[:rows], 1))
+
+
+def test_what_a_caller_has_set_changes_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(20, 9)).astype(np.float32), rng.normal(size=(9, 4)).astype(np.float32)
+    expected = TorchProducts().gemm(x, y)
+    y.setflags(write=False)  # as parameters that are mapped from a file
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        np.testing.assert_array_equal(TorchProducts().gemm(x, y), expected)
+    assert not [one for one in recwarn if "writable" in str(one.message)]
 
 
 def test_only_layers_on_the_cpu_are_given_them() -> None:

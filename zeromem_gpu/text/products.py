@@ -1,7 +1,8 @@
 """Matrix products of a spaCy pipeline by torch, which takes all cores and a third of the time.
 
 A pipeline on the CPU multiplies its matrices with a BLIS that knows few processors. Everything else stays
-spaCy's. Sums are rounded in another order, which moves a score by about 1e-6.
+spaCy's. Sums are rounded in another order, which moves a score by about 1e-6: a mention could only differ
+where two readings are as near as that. None does in LoCoMo's 5,882 turns, so fingerprints do not name it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ class TorchProducts(NumpyOps):  # type: ignore[misc]  # thinc has no types
         trans2: bool = False,
     ) -> np.ndarray:
         """x · y float32 [m, n] of x [m, k] and y [k, n], each transposed first where that is said."""
-        left, right = (torch.from_numpy(np.ascontiguousarray(one, np.float32)) for one in (x, y))
+        left, right = (torch.from_numpy(np.require(one, np.float32, ["C", "W"])) for one in (x, y))
         left, right = left.T if trans1 else left, right.T if trans2 else right
         rows = len(left)
         if rows < _LEAST_ROWS:
             left = torch.nn.functional.pad(left, (0, 0, 0, _LEAST_ROWS - rows))
-        product = torch.mm(left, right)[:rows].numpy()
+        # given where to write, the product stays float32 within a caller's autocast
+        every = torch.empty((len(left), right.shape[1]), device="cpu")
+        product = torch.mm(left, right, out=every)[:rows].numpy()
         if out is None:
             return product
         out[:] = product
