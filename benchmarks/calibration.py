@@ -67,7 +67,8 @@ def interleaved(
 ) -> dict[str, dict[str, float]]:
     """Time several variants turn by turn, so that a slow minute of the machine meets all of them.
 
-    Every variant runs once before its first timing. The order of turns is reversed in every second round.
+    Every variant runs once before its first timing. Each round has an order of its own (seeded), so that
+    nobody always follows the same other one and meets caches that it left.
 
     Returns:
         Per variant `median_s`, `least_s`, and `ratio`, the median ratio to the calibration.
@@ -78,8 +79,9 @@ def interleaved(
     for call in variants.values():
         call()
     yardstick.run()
-    for turn in range(rounds):
-        for name in list(variants) if turn % 2 == 0 else reversed(list(variants)):
+    order = np.random.default_rng(0)
+    for _ in range(rounds):
+        for name in order.permutation(list(variants)).tolist():
             before = yardstick.run()
             begin, counted = time.perf_counter(), now()
             variants[name]()
