@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -323,7 +323,19 @@ def run_tiles(kernel: Callable[..., None], tiles: Tiles, *args: Any) -> None:
         return
     parts = min(count, 4 * workers)
     edges = [count * part // parts for part in range(parts + 1)]
+    # a list's iterator gives each part to one thread; this thread works too, rather than wait for another
+    # that may have to be woken
+    left = iter(list(pairwise(edges)))
+
+    def work() -> None:
+        for first, last in left:
+            kernel(first, last, *arrays)
+
     pool = _pool(torch.get_num_threads(), os.getpid())
-    jobs = [pool.submit(kernel, first, last, *arrays) for first, last in pairwise(edges)]
+    jobs = [pool.submit(work) for _ in range(workers - 1)]
+    try:
+        work()
+    finally:
+        wait(jobs)
     for job in jobs:
         job.result()
