@@ -293,6 +293,30 @@ def _pool(workers: int, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="zeromem")
 
 
+def _together(part: Callable[[int, int], T], edges: Sequence[int]) -> list[T]:
+    """`part(first, last)` between neighbouring edges, on torch's threads; results in that order.
+
+    The thread that calls works too, rather than wait for another that may have to be woken.
+    """
+    runs = list(enumerate(pairwise(edges)))
+    found: dict[int, T] = {}
+    left = iter(runs)  # gives each run to one thread
+
+    def work() -> None:
+        for place, run in left:
+            found[place] = part(*run)
+
+    threads = torch.get_num_threads()
+    jobs = [_pool(threads, os.getpid()).submit(work) for _ in range(min(threads, len(runs)) - 1)]
+    try:
+        work()
+    finally:
+        wait(jobs)
+    for job in jobs:
+        job.result()
+    return [found[place] for place, _ in runs]
+
+
 def run_parts(part: Callable[[int, int], T], sizes: np.ndarray, least: int) -> list[T]:
     """`part(first, last)` for runs of items whose `sizes` add up to about the same, on torch's threads.
 
@@ -304,8 +328,7 @@ def run_parts(part: Callable[[int, int], T], sizes: np.ndarray, least: int) -> l
         return [part(0, len(sizes))]
     shares = ends[-1] * np.arange(1, count) // count
     edges = [0, *np.searchsorted(ends, shares).tolist(), len(sizes)]
-    pool = _pool(torch.get_num_threads(), os.getpid())
-    return [job.result() for job in [pool.submit(part, *run) for run in pairwise(edges)]]
+    return _together(part, edges)
 
 
 def run_tiles(kernel: Callable[..., None], tiles: Tiles, *args: Any) -> None:
@@ -323,19 +346,4 @@ def run_tiles(kernel: Callable[..., None], tiles: Tiles, *args: Any) -> None:
         return
     parts = min(count, 4 * workers)
     edges = [count * part // parts for part in range(parts + 1)]
-    # a list's iterator gives each part to one thread; this thread works too, rather than wait for another
-    # that may have to be woken
-    left = iter(list(pairwise(edges)))
-
-    def work() -> None:
-        for first, last in left:
-            kernel(first, last, *arrays)
-
-    pool = _pool(torch.get_num_threads(), os.getpid())
-    jobs = [pool.submit(work) for _ in range(workers - 1)]
-    try:
-        work()
-    finally:
-        wait(jobs)
-    for job in jobs:
-        job.result()
+    _together(lambda first, last: kernel(first, last, *arrays), edges)
