@@ -9,7 +9,7 @@ from zeromem_kernels.checks import expect
 from zeromem_kernels.reset import node_rows
 from zeromem_kernels.spmm import tile_spmm
 from zeromem_kernels.tiles import Axis, Csr, compiled, run_tiles
-from zeromem_kernels.topk import TopK, kept_mask
+from zeromem_kernels.topk import TopK, kept_mask, places_of
 
 
 def shares_entity(
@@ -53,6 +53,6 @@ def shares_entity(
     bridge = nodes.full(0.0)
     bridge[entity_node] = (reached & ~barred[entities.stacked_row][:, None]).float()
     shares = (tile_spmm(links, bridge, nodes, nodes)[unit_node] > 0) & ~mask
-    place = (candidates.long().clamp(min=0) + units.starts[:-1, None, None]).reshape(-1, width)
-    found = shares.gather(0, place.clamp(max=units.rows - 1)).reshape(candidates.shape)
+    place = places_of(candidates, units).reshape(-1, width)
+    found = shares.gather(0, place).reshape(candidates.shape)
     return found & (candidates >= 0)

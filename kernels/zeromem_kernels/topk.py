@@ -55,6 +55,11 @@ def ordered_topk(x: Tensor, axis: Axis, k: int) -> TopK:
     return TopK(scores, rows)
 
 
+def places_of(rows: Tensor, axis: Axis) -> Tensor:
+    """Where rows in tiles [T, k, width] stand on their axis, which has rows, int64; −1 reads some row."""
+    return (rows.long().clamp(min=0) + axis.starts[:-1, None, None]).clamp(max=axis.rows - 1)
+
+
 def kept_mask(top: TopK, axis: Axis) -> Tensor:
     """The rows of a top-k as a bool matrix [rows, width]."""
     return kept_alone(top._replace(scores=torch.zeros_like(top.scores)), axis) == 0

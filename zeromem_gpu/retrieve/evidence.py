@@ -11,6 +11,7 @@ from torch import Tensor
 
 from zeromem_gpu.retrieve.closure import Closed
 from zeromem_gpu.retrieve.signals import Signals
+from zeromem_kernels.topk import places_of
 
 
 def calibrate(signals: Signals, closed: Closed, scores: Tensor) -> Tensor:
@@ -40,5 +41,5 @@ def at_rows(matrix: Tensor, rows: Tensor, signals: Signals) -> Tensor:
     units = signals.units
     if units.rows == 0:
         return torch.zeros(rows.shape, device=matrix.device)
-    place = (rows.long().clamp(min=0) + units.starts[:-1, None, None]).clamp(max=units.rows - 1)
-    return matrix.gather(0, place.reshape(-1, matrix.shape[1])).reshape(rows.shape)
+    place = places_of(rows, units).reshape(-1, matrix.shape[1])
+    return matrix.gather(0, place).reshape(rows.shape)

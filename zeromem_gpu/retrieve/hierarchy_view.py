@@ -15,7 +15,7 @@ from zeromem_kernels.scale import min_max
 from zeromem_kernels.similarity import Placed, similarities
 from zeromem_kernels.spmm import tile_spmax, tile_spmm
 from zeromem_kernels.tiles import Axis
-from zeromem_kernels.topk import TopK, kept_alone, ordered_topk
+from zeromem_kernels.topk import TopK, kept_alone, ordered_topk, places_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ def _offered(scores: Tensor, inherited: Tensor, parent: Tensor, axis: Axis, conf
         passed = config.window_share * scores + inherited[parent]
         return torch.where(scores > -torch.inf, passed, -torch.inf)
     best = ordered_topk(scores, axis, size)
-    place = (best.rows.long().clamp(min=0) + axis.starts[:-1, None, None]).clamp(max=axis.rows - 1)
-    above = inherited.gather(0, parent[place].reshape(-1, axis.tiles.width)).reshape(best.rows.shape)
+    place = parent[places_of(best.rows, axis)].reshape(-1, axis.tiles.width)
+    above = inherited.gather(0, place).reshape(best.rows.shape)
     passed = torch.where(best.rows >= 0, config.window_share * best.scores + above, -torch.inf)
     return kept_alone(TopK(passed, best.rows), axis)
