@@ -19,6 +19,7 @@ from benchmarks.clock import now
 # ratios taken with another version of `Calibration` are not comparable
 VERSION = "2"
 _TABLE, _GATHERED, _LOOKED_UP, _SIDE = 1 << 21, 1 << 17, 12_000, 192
+_MOST_ROUNDS = 25
 
 
 class Calibration:
@@ -63,31 +64,36 @@ def paired(times: Sequence[float], around: Sequence[float]) -> list[float]:
 
 
 def interleaved(
-    variants: Mapping[str, Callable[[], Any]], rounds: int, calibration: Calibration | None = None
-) -> dict[str, dict[str, float]]:
+    variants: Mapping[str, Callable[[], Any]], rounds: int, calibration: Calibration, seconds: float = 0.0
+) -> dict[str, dict[str, Any]]:
     """Time several variants turn by turn, so that a slow minute of the machine meets all of them.
 
     Every variant runs once before its first timing. Each round has an order of its own (seeded), so that
-    nobody always follows the same other one and meets caches that it left.
+    nobody always follows the same other one and meets caches that it left. There are `rounds` rounds, and
+    more (`_MOST_ROUNDS` at most) where they would take less than `seconds`.
 
     Returns:
-        Per variant `median_s`, `least_s`, and `ratio`, the median ratio to the calibration.
+        Per variant `median_s`, `least_s`, `rounds`, and `ratio`, the median ratio to the calibration.
     """
-    yardstick = calibration or Calibration()
     times: dict[str, list[float]] = {name: [] for name in variants}
     ratios: dict[str, list[float]] = {name: [] for name in variants}
+    begin = time.perf_counter()
     for call in variants.values():
         call()
-    yardstick.run()
+    rounds = max(rounds, min(_MOST_ROUNDS, int(seconds / (time.perf_counter() - begin))))
+    calibration.run()
     order = np.random.default_rng(0)
     for _ in range(rounds):
         for name in order.permutation(list(variants)).tolist():
-            before = yardstick.run()
+            before = calibration.run()
             begin, counted = time.perf_counter(), now()
             variants[name]()
             times[name].append(time.perf_counter() - begin)
-            ratios[name] += paired([now() - counted], [before, yardstick.run()])
+            ratios[name] += paired([now() - counted], [before, calibration.run()])
     return {
-        name: {"median_s": median(times[name]), "least_s": min(times[name]), "ratio": median(ratios[name])}
+        name: {
+            "median_s": median(times[name]), "least_s": min(times[name]), "ratio": median(ratios[name]),
+            "rounds": rounds,
+        }
         for name in variants
-    }
+    }  # fmt: skip

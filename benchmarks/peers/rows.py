@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ from benchmarks.calibration import Calibration, interleaved
 
 OURS = "zeromem-gpu"
 # milliseconds vary more from turn to turn than seconds do: a short comparison takes more turns
-_SECONDS, _MOST_ROUNDS = 15.0, 25
+_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,7 @@ class Entry:
 
 def timed(entries: Sequence[Entry], rounds: int, calibration: Calibration) -> list[Row]:
     """Time all entries turn by turn, `rounds` times and more where that is short; medians."""
-    begin = time.perf_counter()
-    for one in entries:
-        one.call()
-    rounds = max(rounds, min(_MOST_ROUNDS, int(_SECONDS / (time.perf_counter() - begin))))
-    found = interleaved({one.system: one.call for one in entries}, rounds, calibration)
+    found = interleaved({one.system: one.call for one in entries}, rounds, calibration, _SECONDS)
     return [
         Row(
             one.system,
@@ -86,7 +81,7 @@ def timed(entries: Sequence[Entry], rounds: int, calibration: Calibration) -> li
                 "least_ms": 1e3 * found[one.system]["least_s"] / one.queries,
                 "calibrated": found[one.system]["ratio"] / one.queries,
                 "batch": one.queries,
-                "rounds": rounds,
+                "rounds": found[one.system]["rounds"],
             },
         )
         for one in entries
